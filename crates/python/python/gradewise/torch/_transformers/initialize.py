@@ -19,6 +19,10 @@ _SCALES = {
 }
 
 
+class NotPublishedError(ArgumentError, NotImplementedError):
+    """What the published packages refuse as not implemented."""
+
+
 def check(initialization: str, bias: bool, has_scalars: bool) -> None:
     """Refuses a scheme that there is none of, or that needs a bias or scalars that are not there."""
     if initialization not in _SCALES:
@@ -26,7 +30,7 @@ def check(initialization: str, bias: bool, has_scalars: bool) -> None:
             f"EquiLinear: initialization {initialization!r}, expected one of {', '.join(map(repr, _SCALES))}"
         )
     if _SCALES[initialization][2] and not (bias and has_scalars):
-        raise ArgumentError(
+        raise NotPublishedError(
             f"EquiLinear: initialization {initialization!r} draws the bias of the map from scalars around 1, and there is none: give it "
             "bias=True and in_s_channels of 1 or more"
         )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gradewise._errors import ShapeError
 from gradewise.torch._composite import is_plain
 from gradewise.torch._transformers.features import Features, Layer, Pair, is_without_hooks
-from gradewise.torch._transformers.precision import is_island, island, wide
+from gradewise.torch._transformers.precision import is_island, island
 
 
 class _PairMap(torch.autograd.Function):
@@ -190,9 +190,9 @@ class LinearLayer(Layer):
 
     def _apart(self, x: Features) -> Features:
         """The same with its linear maps of scalars as modules: for hooks, and under autocast, which has scalars mapped in its dtype."""
-        with island() if self._is_wide else nullcontext():
-            mv = wide(x.mv) if self._is_wide else x.mv
-            blocks = self._blocks(self.weight if not self._is_wide else wide(self.weight))
+        with island() if self._is_wide else nullcontext(lambda x: x) as wide:
+            mv = wide(x.mv)
+            blocks = self._blocks(wide(self.weight))
             top = (blocks[0] @ mv[:2].flatten(0, 1)).view(2, self.weight.shape[0], mv.shape[2])
             if self.bias is not None:
                 top = torch.cat((top[:1] + self.bias, top[1:]))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradewise.torch._transformers.algebra import Blades
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 
 
 def grade_norms(mv: Tensor, blades: Blades) -> Tensor:
@@ -42,7 +42,7 @@ def scales(
 ) -> Tensor:
     """What planes ``[16, ...]`` are multiplied by so that the mean of their norms over an axis is 1, with that axis of length 1 and
     without that of the planes."""
-    with island():
+    with island() as wide:
         found = torch.rsqrt(norms(wide(mv), blades).mean(axis - 1, keepdim=True).clamp(min=epsilon))
         return found if gain == 1 else gain * found
 

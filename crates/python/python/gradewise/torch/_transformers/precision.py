@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -47,17 +47,20 @@ def is_island() -> bool:
     return not _is_naive and is_autocast()
 
 
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype.itemsize == 2 else x
+
+
 @contextmanager
-def _off() -> Iterator[None]:
-    with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
-        yield
-
-
-def island() -> AbstractContextManager[Any]:
-    """A context without autocast where :func:`is_island`, otherwise none."""
-    return _off() if is_island() else nullcontext()
-
-
-def wide(x: Tensor) -> Tensor:
-    """A tensor for such a context: in float32 at least."""
-    return x.float() if x.dtype.itemsize == 2 and is_island() else x
+def island() -> Iterator[Callable[[Tensor], Tensor]]:
+    """A context without autocast where :func:`is_island`, with what makes tensors for it: in float32 at least. Otherwise a context that
+    changes nothing, with the identity."""
+    if is_island():
+        with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+            yield _wide
+    else:
+        yield _same

@@ -13,7 +13,7 @@ from gradewise.torch._transformers import public
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant
 from gradewise.torch._transformers.dropout import grade_factors
 from gradewise.torch._transformers.embedding import check
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 
 NUM_PIN_LINEAR_BASIS_ELEMENTS = len(PROJECTIVE.maps)
 """The coefficients of an equivariant map of one multivector."""
@@ -87,7 +87,7 @@ def inner_product(x: Tensor, y: Tensor) -> Tensor:
 
 def norm(x: Tensor) -> Tensor:
     """The root of the inner product of ``[..., 16]`` with itself: ``[..., 1]``."""
-    with island():
+    with island() as wide:
         x = wide(x)
         return inner_product(x, x).clamp(min=0).sqrt()
 
@@ -106,10 +106,10 @@ def equi_layer_norm(x: Tensor, channel_dim: int = -2, gain: float = 1.0, epsilon
         gain: what the result is multiplied by.
         epsilon: the least mean that is divided by.
     """
-    with island():
+    with island() as wide:
         wider = wide(x)
         mean = inner_product(wider, wider).mean(channel_dim, keepdim=True).clamp(min=epsilon)
-        return (gain * wider * torch.rsqrt(mean)).to(x.dtype)
+        return gain * wider * torch.rsqrt(mean)
 
 
 def grade_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:

@@ -13,7 +13,7 @@ from gradewise.torch._transformers.algebra import SPACETIME, constant
 from gradewise.torch._transformers.attention import weigh
 from gradewise.torch._transformers.dropout import grade_factors
 from gradewise.torch._transformers.embedding import check
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.config import PrimitivesConfig
 
 __all__ = [
@@ -45,7 +45,7 @@ def equi_linear(x: Tensor, coeffs: Tensor, *, config: Any = None) -> Tensor:
         raise ArgumentError(
             f"equi_linear: coefficients of shape {list(coeffs.shape)}, expected [out, in, {maps}], as subgroup says"
         )
-    with island():
+    with island() as wide:
         return public.equi_linear(wide(x), wide(coeffs), SPACETIME)
 
 
@@ -66,7 +66,7 @@ def grade_involute(x: Tensor) -> Tensor:
 
 def geometric_product(x: Tensor, y: Tensor, *, config: Any = None) -> Tensor:
     """The geometric product of ``[..., 16]`` and ``[..., 16]``, which broadcast."""
-    with island():
+    with island() as wide:
         return public.position_by_position(SPACETIME.product, SPACETIME, wide(x), wide(y), "geometric_product")
 
 
@@ -84,7 +84,7 @@ def _factors(like: Tensor) -> Tensor:
 def abs_squared_norm(x: Tensor) -> Tensor:
     """The sum over grades of the absolute value of <reverse(x) x>: ``[..., 1]``."""
     check(x, 16, "abs_squared_norm")
-    with island():
+    with island() as wide:
         x = wide(x)
         squares = (x.square() * _factors(x)).split([1, 4, 6, 4, 1], -1)
         return torch.stack([grade.sum(-1).abs() for grade in squares]).sum(0)[..., None]
@@ -139,7 +139,7 @@ def sdp_attention(
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, **attn_kwargs: Any) -> Tensor:
     """Attention of ``[..., items, features]`` by what the options ask for; see :func:`sdp_attention`."""
-    with island():
+    with island() as wide:
         return weigh(wide(query), wide(key), wide(value), **attn_kwargs)
 
 

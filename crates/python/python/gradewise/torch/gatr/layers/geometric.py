@@ -14,7 +14,7 @@ from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant, index
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
 from gradewise.torch._transformers.features import Features, Layer
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 from gradewise.torch.gatr.config import SelfAttentionConfig
 
 Normalizer = Callable[[Tensor], Tensor]
@@ -37,7 +37,7 @@ def distances(mv: Tensor, normalizer: Normalizer, is_query: bool) -> Tensor:
     weights u, u' the sum is -(u'p - u p')², and bilinear in (p², u², u p) and (-u'², -p'², 2 u' p').
     """
     weight = mv[_WEIGHT]
-    with island():
+    with island() as wide:
         scale = normalizer(wide(weight)).to(weight.dtype)
     point = torch.stack([mv[plane] for plane in _POINT]) * scale
     weight = weight * scale

@@ -40,7 +40,8 @@ class EquiLayerNorm(Layer):
 
     def _run(self, x: Features) -> Features:
         scale = scales(x.mv, x.blades, self.epsilon, norms=form)
-        return x.with_((x.mv * scale).to(x.mv.dtype), scalar_norm(x.s))
+        # Under autocast the result stays in float32, as the published one.
+        return x.with_(x.mv * scale, scalar_norm(x.s))
 
     def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None) -> Pair:
         """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, normalised."""

@@ -12,7 +12,7 @@ from gradewise.torch._transformers.algebra import SPACETIME, constant
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
 from gradewise.torch._transformers.features import Features, Layer, Pair, enter, is_own, run
 from gradewise.torch._transformers.norm import scales
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.config import CrossAttentionConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout
@@ -165,7 +165,7 @@ def attend(
     queries: Tensor, keys: Tensor, values: Tensor, x: Features, mv_channels: int, scale: Optional[Tensor], options: dict
 ) -> Features:
     """Attention of heads' matrices, each head's result times its scale, as features with the heads' channels behind one another."""
-    with island():
+    with island() as wide:
         h = weigh(wide(queries), wide(keys), wide(values), **options)
     if scale is not None:
         h = h * scale[:, None, None]

@@ -10,7 +10,7 @@ from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
 from gradewise.torch._transformers.options import positive
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.config import MLPConfig, PrimitivesConfig
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
@@ -59,7 +59,7 @@ class GeometricBilinear(Layer):
     def _run(self, x: Features) -> Features:
         left = run(self.linear_left, EquiLinear, x).mv
         right = run(self.linear_right, EquiLinear, x).mv
-        with island():
+        with island() as wide:
             product = x.blades.product(wide(left), wide(right))
         if not self.primitives.bivector:
             product = product * (x.blades.grade_of_planes(product) != 2)[:, None, None]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.initialize import freeze_empty
 from gradewise.torch._transformers.options import activation, positive
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 
 Pair = tuple[Tensor, Tensor]
 
@@ -96,7 +96,7 @@ class SlimLinear(nn.Module):
             raise ShapeError(
                 f"SlimLinear: vectors of shape {list(vectors.shape)}, expected [..., 4, {self.weight_v.shape[1]}]: channels last"
             )
-        with island():
+        with island() as wide:
             mapped = F.linear(wide(vectors), wide(self.weight_v))
         if self.linear_s is None:
             return mapped, scalars.new_zeros(*scalars.shape[:-1], self._out_s_channels)
@@ -129,7 +129,7 @@ class SlimRMSNorm(nn.Module):
 
     def forward(self, vectors: Tensor, scalars: Tensor) -> Pair:
         """Vectors ``[..., 4, channels]`` and scalars ``[..., channels]``, normalised."""
-        with island():
+        with island() as wide:
             v, s = wide(vectors), wide(scalars)
             count = v.shape[-1] + s.shape[-1]
             total = interval(v, v).abs().sum(-1, keepdim=True) + s.square().sum(-1, keepdim=True)
@@ -199,7 +199,7 @@ class SlimGLU(nn.Module):
         mapped, s = self.linear(vectors, scalars)
         v, left, right = mapped.chunk(3, -1)
         s, gates = s.chunk(2, -1)
-        with island():
+        with island() as wide:
             products = 0.5 * interval(wide(left), wide(right))[..., None, :]
         return self.nonlinearity_v(products.to(left.dtype)) * v, self.nonlinearity(gates) * s
 

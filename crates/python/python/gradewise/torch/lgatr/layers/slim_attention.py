@@ -11,7 +11,7 @@ from gradewise.torch._transformers.algebra import constant
 from gradewise.torch._transformers.attention import weigh
 from gradewise.torch._transformers.features import is_without_hooks
 from gradewise.torch._transformers.options import positive
-from gradewise.torch._transformers.precision import island, wide
+from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.layers.slim import Pair, SlimDropout, SlimLinear, SlimMLP, SlimRMSNorm
 
 _METRIC = (1.0, -1.0, -1.0, -1.0)
@@ -64,7 +64,7 @@ class _Attention(nn.Module):
         norm = self.norm
         own = type(norm) is SlimRMSNorm and norm.weight_v is None and is_without_hooks(norm)
         if own:
-            with island():
+            with island() as wide:
                 v, s = wide(v), wide(s)
                 squares = v.square()
                 forms = squares.select(-4, 0) - squares.narrow(-4, 1, 3).sum(-4)
@@ -81,7 +81,7 @@ class _Attention(nn.Module):
         return torch.cat((v.flatten(-2), s), -1)
 
     def _weighed(self, q: Tensor, k: Tensor, v: Tensor, options: dict) -> Pair:
-        with island():
+        with island() as wide:
             h = weigh(wide(q), wide(k), wide(v), **options)
         split = 4 * self.hidden_v_channels
         h_v = h[..., :split].unflatten(-1, (4, self.hidden_v_channels)).movedim(-4, -2).flatten(-2)
