@@ -1,0 +1,113 @@
+"""Particles as multivectors of space-time, and reference vectors that break the symmetry.
+
+The blades are 1; t, x, y, z; tx, ty, tz, xy, xz, yz; the four of three generators; txyz.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+from torch import Tensor
+
+from gradewise._errors import ArgumentError
+from gradewise.torch._transformers.embedding import embed, extract
+
+_BEAMS = {"lightlike": (1.0, 0.0, 0.0, 1.0), "timelike": (2**0.5, 0.0, 0.0, 1.0), "spacelike": (0.0, 0.0, 0.0, 1.0)}
+
+
+def embed_scalar(scalars: Tensor) -> Tensor:
+    """Scalars ``[..., 1]`` as multivectors ``[..., 16]``."""
+    return embed(scalars, 0, 1, "embed_scalar")
+
+
+def extract_scalar(multivectors: Tensor) -> Tensor:
+    """The scalars ``[..., 1]`` of multivectors."""
+    return extract(multivectors, 0, 1, "extract_scalar")
+
+
+def embed_vector(vectors: Tensor) -> Tensor:
+    """Vectors ``[..., 4]``, (t, x, y, z), as multivectors ``[..., 16]``."""
+    return embed(vectors, 1, 4, "embed_vector")
+
+
+def extract_vector(multivectors: Tensor) -> Tensor:
+    """The vectors ``[..., 4]``, (t, x, y, z), of multivectors."""
+    return extract(multivectors, 1, 4, "extract_vector")
+
+
+def embed_bivector(bivectors: Tensor) -> Tensor:
+    """Bivectors ``[..., 6]``, (tx, ty, tz, xy, xz, yz), as multivectors ``[..., 16]``."""
+    return embed(bivectors, 5, 6, "embed_bivector")
+
+
+def extract_bivector(multivectors: Tensor) -> Tensor:
+    """The bivectors ``[..., 6]``, (tx, ty, tz, xy, xz, yz), of multivectors."""
+    return extract(multivectors, 5, 6, "extract_bivector")
+
+
+def embed_axialvector(axialvectors: Tensor) -> Tensor:
+    """Axial vectors ``[..., 4]``, (t, x, y, z), as multivectors ``[..., 16]``: on the blades of the other three generators."""
+    return embed(axialvectors.flip(-1), 11, 4, "embed_axialvector")
+
+
+def extract_axialvector(multivectors: Tensor) -> Tensor:
+    """The axial vectors ``[..., 4]``, (t, x, y, z), of multivectors."""
+    return extract(multivectors, 11, 4, "extract_axialvector").flip(-1)
+
+
+def embed_pseudoscalar(pseudoscalars: Tensor) -> Tensor:
+    """Pseudoscalars ``[..., 1]`` as multivectors ``[..., 16]``."""
+    return embed(pseudoscalars, 15, 1, "embed_pseudoscalar")
+
+
+def extract_pseudoscalar(multivectors: Tensor) -> Tensor:
+    """The pseudoscalars ``[..., 1]`` of multivectors."""
+    return extract(multivectors, 15, 1, "extract_pseudoscalar")
+
+
+def _check_beam(beam_spurion: Optional[str]) -> None:
+    if beam_spurion not in (*_BEAMS, "xyplane", None):
+        raise ArgumentError(
+            f"spurions: beam_spurion {beam_spurion!r}, expected one of {', '.join(map(repr, _BEAMS))}, 'xyplane', or None"
+        )
+
+
+def get_num_spurions(
+    beam_spurion: Optional[str] = "xyplane", add_time_spurion: bool = True, beam_mirror: bool = True
+) -> int:
+    """How many multivectors :func:`get_spurions` gives."""
+    _check_beam(beam_spurion)
+    beams = (2 if beam_mirror else 1) if beam_spurion in _BEAMS else int(beam_spurion is not None)
+    return beams + int(add_time_spurion)
+
+
+def get_spurions(
+    beam_spurion: Optional[str] = "xyplane",
+    add_time_spurion: bool = True,
+    beam_mirror: bool = True,
+    device: Union[torch.device, str] = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Reference multivectors ``[spurions, 16]``. A network that sees them is equivariant under what leaves them alone.
+
+    Args:
+        beam_spurion: the beam, as a vector "lightlike", "timelike" or "spacelike", as the plane "xyplane" across it, or None.
+        add_time_spurion: whether the direction of time follows.
+        beam_mirror: whether a beam that is a vector has a second one in the other direction.
+        device: of the result.
+        dtype: of the result.
+    """
+    _check_beam(beam_spurion)
+    made = []
+    if beam_spurion == "xyplane":
+        made.append((8, (1.0,)))
+    elif beam_spurion is not None:
+        t, x, y, z = _BEAMS[beam_spurion]
+        made.append((1, (t, x, y, z)))
+        if beam_mirror:
+            made.append((1, (t, x, y, -z)))
+    if add_time_spurion:
+        made.append((1, (1.0, 0.0, 0.0, 0.0)))
+    rows = [[0.0] * first + list(values) + [0.0] * (16 - first - len(values)) for first, values in made]
+    return torch.tensor(rows, device=device, dtype=dtype).reshape(-1, 16)
