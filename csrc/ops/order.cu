@@ -1,5 +1,6 @@
 // Sorting along adjacent elements (tiles sorted in shared memory, then merged pairwise), and positions of extrema. Sorting is
 // stable, so the result does not depend on the order of the work.
+#include "gradewise/debug.cuh"
 #include "gradewise/group.cuh"
 
 namespace {
@@ -80,7 +81,7 @@ GW_DEVICE void merge(const T* x, const u32* at, T* values, u32* positions, i64 r
                 high = middle;
             }
         }
-        const i64 target = pair + (i - run * width) + (low - begin);
+        const i64 target = GW_INDEX(pair + (i - run * width) + (low - begin), size);
         if (target < keep) {
             values[row * keep + target] = narrow<T>(value);
             positions[row * keep + target] = position;

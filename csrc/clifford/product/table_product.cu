@@ -4,6 +4,7 @@
 // kind with the roles of the blades permuted, so two kernels suffice. Algebras with compiled kernels have faster ones; these serve
 // all others, up to eight generators.
 #include "gradewise/chunk.cuh"
+#include "gradewise/debug.cuh"
 
 /// Terms of one result that share a weight: positive ones in [start, split), negative ones in [split, end).
 struct Group {
@@ -42,7 +43,7 @@ GW_DEVICE void product(const Group* groups, const u32* spans, const Pair* pairs,
         for (u32 index = first; index < last; ++index) {
             const Group group = groups[index];
             const Compute<T> value = group_value(group, pairs, a + position, b + position, plane);
-            sum += weights == nullptr ? value : value * widen(weights[group.result_path >> 16]);
+            sum += weights == nullptr ? value : value * widen(weights[GW_INDEX(group.result_path >> 16, paths)]);
         }
         out[result * plane + position] = narrow<T>(sum * Compute<T>(scale));
     }
