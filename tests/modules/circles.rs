@@ -72,9 +72,8 @@ fn tree<'a>(text: &'a str, before: &[String], found: &mut Vec<(String, Names)>) 
     }
     let (mut bound, mut behind) = (path.last().cloned().unwrap_or_default(), rest);
     if let Some(alias) = rest.trim_start().strip_prefix("as ") {
-        (bound, behind) = match word(alias.trim_start()) {
-            (alias, rest) => (alias.to_owned(), rest),
-        };
+        let (name, rest) = word(alias.trim_start());
+        (bound, behind) = (name.to_owned(), rest);
     }
     found.push((bound, path));
     behind
@@ -138,8 +137,7 @@ fn read(folder: &Path) -> Sources {
             let mut found = Vec::new();
             rest = tree(rest, &[], &mut found);
             for (name, path) in found {
-                let Some(path) = absolute(&path, &module).or_else(|| child(&all, folder, &module, &path))
-                else {
+                let Some(path) = absolute(&path, &module).or_else(|| child(folder, &module, &path)) else {
                     continue;
                 };
                 source.mentioned.push(path.clone());
@@ -161,7 +159,7 @@ fn read(folder: &Path) -> Sources {
 }
 
 /// A path that begins with a module inside of this one.
-fn child(_: &Sources, folder: &Path, module: &[String], path: &[String]) -> Option<Names> {
+fn child(folder: &Path, module: &[String], path: &[String]) -> Option<Names> {
     let inside: PathBuf = [folder.to_owned()].into_iter().chain(module.iter().map(PathBuf::from)).collect();
     let own = inside.join(&path[0]);
     let is_module = own.with_extension("rs").exists() || own.join("mod.rs").exists();

@@ -21,9 +21,9 @@
 mod cpu;
 mod cuda;
 mod kept;
-mod rows;
-mod tiles;
-mod wide;
+mod simt;
+mod sm90;
+mod sm90_64;
 
 pub use kept::{Forward, Kept};
 
@@ -203,7 +203,7 @@ pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
 /// Whether blocks of so many features on this device read x fastest where its rows begin at multiples of 16 bytes. They also read it as
 /// columns of wider rows.
 pub(in crate::ops) fn wants_aligned_rows(device: &CudaDevice, features: usize, dtype: DType) -> bool {
-    wide::serves(device, features, dtype)
+    sm90_64::serves(device, features, dtype)
 }
 
 /// Whether the CPU computes in this dtype, and the working set of a chunk of rows fits in its cache.
@@ -230,7 +230,7 @@ enum Plan {
     /// A kernel for each pass.
     Whole(cuda::Plan),
     /// A kernel for each pass between products of matrices.
-    Wide(wide::Plan),
+    Wide(sm90_64::Plan),
 }
 
 /// How the block runs on a device with features and parameters in these dtypes; `None` if no kernel serves the sizes.
@@ -243,12 +243,12 @@ fn plan(
 ) -> Option<Plan> {
     let is_wide = parameters == DType::F32;
     if sizes.features > MOST_FEATURES {
-        return wide::plan(device, algebra, sizes, features, is_wide).map(Plan::Wide);
+        return sm90_64::plan(device, algebra, sizes, features, is_wide).map(Plan::Wide);
     }
-    let by_rows = || rows::plan(device, algebra, sizes, features, is_wide);
-    let by_tiles = || tiles::plan(device, algebra, sizes, features, is_wide);
+    let by_rows = || simt::plan(device, algebra, sizes, features, is_wide);
+    let by_tiles = || sm90::plan(device, algebra, sizes, features, is_wide);
     let plan =
-        if tiles::pay(device, sizes) { by_tiles().or_else(by_rows) } else { by_rows().or_else(by_tiles) };
+        if sm90::pay(device, sizes) { by_tiles().or_else(by_rows) } else { by_rows().or_else(by_tiles) };
     plan.map(Plan::Whole)
 }
 
@@ -283,7 +283,7 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
     let (device, plan) = planned(algebra, &arrays, sizes)?;
     match plan {
         Plan::Whole(plan) => cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
-        Plan::Wide(plan) => wide::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
+        Plan::Wide(plan) => sm90_64::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
     }
 }
 
@@ -319,13 +319,13 @@ pub fn backward(
     let (device, plan) = planned(algebra, &arrays, sizes)?;
     match plan {
         Plan::Whole(plan) => cuda::backward(&device, &plan, &arrays, kept.all()?, &grad, need_x),
-        Plan::Wide(plan) => wide::backward(&device, algebra, &plan, &arrays, kept.first()?, &grad, need_x),
+        Plan::Wide(plan) => sm90_64::backward(&device, algebra, &plan, &arrays, kept.first()?, &grad, need_x),
     }
 }
 
 /// All operands but the residual, contiguous, unless the way to run reads x as it lies.
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {
-    let as_it_lies = operands.gain.elements() > MOST_FEATURES && wide::reads(operands.x);
+    let as_it_lies = operands.gain.elements() > MOST_FEATURES && sm90_64::reads(operands.x);
     // Reserves the whole length: collecting from `Result`s would grow the vector step by step.
     let mut arrays = Vec::with_capacity(OPERANDS);
     for (number, array) in operands.all().into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The grade-wise linear map on CUDA: one launch for all blades, and one for all weights. Few features on one side have kernels of their own.
 
-use super::{Bias, Gradients, NAME, Needs, Sizes, narrow::Narrow};
+use super::{Bias, Gradients, NAME, Needs, Sizes, few_to_many::Narrow};
 
 pub(in crate::ops::clifford) use super::call::Backward;
 use crate::{

@@ -7,8 +7,8 @@
 mod call;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
-mod narrow;
-mod narrow_kernels;
+mod few_to_many;
+mod few_to_many_kernels;
 
 use crate::ops::clifford::algebra::{
     contract::{Planes, alike, exact, with_real},
@@ -108,8 +108,8 @@ pub fn mixed_dtypes(dtype: DType, algebra: &Algebra, x: &Array, w: &Array) -> Op
     let is_served = dtype.is_short()
         && w.dtype() == DType::F32
         && [DType::F32, dtype].contains(&x.dtype())
-        && few <= narrow::MOST_FEW
-        && many <= narrow::MOST_MANY;
+        && few <= few_to_many::MOST_FEW
+        && many <= few_to_many::MOST_MANY;
     is_served.then_some(if sizes.is_from_few() { [DType::F32, dtype] } else { [dtype, DType::F32] })
 }
 

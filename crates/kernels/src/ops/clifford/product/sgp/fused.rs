@@ -1,6 +1,6 @@
 //! The weighted product with gates and norm by one of the kernels that read and write each row once.
 
-use super::{NAME, Operands, Product, ProductGradients, RightGradient, Wanted, hopper, quads, rows};
+use super::{NAME, Operands, Product, ProductGradients, RightGradient, Wanted, four_lanes, persistent, sm90};
 use crate::{
     Array, CudaDevice, Result, array::rows::sum_partials, ops::clifford::algebra::contract::Planes,
     runtime::cuda::Args,
@@ -15,12 +15,12 @@ pub(super) fn forward(
 ) -> Result<Option<Product>> {
     let Operands { x, y, w } = *operands;
     let arrays = [x, y, w];
-    let mut found = quads::launch(device, algebra, &arrays, false)?;
+    let mut found = four_lanes::launch(device, algebra, &arrays, false)?;
     if found.is_none() {
-        found = hopper::launch(device, algebra, &arrays, false)?;
+        found = sm90::launch(device, algebra, &arrays, false)?;
     }
     if found.is_none() {
-        found = rows::launch(device, algebra, &arrays, rows::Pass::Forward)?;
+        found = persistent::launch(device, algebra, &arrays, persistent::Pass::Forward)?;
     }
     let Some(launch) = found else { return Ok(None) };
     let Planes { rows, features, .. } = Planes::of(NAME, x)?;
@@ -44,15 +44,16 @@ pub(super) fn backward(
     let (Operands { x, y, w }, Wanted { needs, right }) = (*operands, wanted);
     let arrays = [x, y, w, grad];
     let turned = right == RightGradient::Transposed && needs.y;
-    let mut found = if turned { rows::launch(device, algebra, &arrays, rows::Pass::Turned)? } else { None };
+    let mut found =
+        if turned { persistent::launch(device, algebra, &arrays, persistent::Pass::Turned)? } else { None };
     if found.is_none() {
-        found = quads::launch(device, algebra, &arrays, true)?;
+        found = four_lanes::launch(device, algebra, &arrays, true)?;
     }
     if found.is_none() {
-        found = hopper::launch(device, algebra, &arrays, true)?;
+        found = sm90::launch(device, algebra, &arrays, true)?;
     }
     if found.is_none() {
-        found = rows::launch(device, algebra, &arrays, rows::Pass::Backward)?;
+        found = persistent::launch(device, algebra, &arrays, persistent::Pass::Backward)?;
     }
     let Some(launch) = found else { return Ok(None) };
     let dtype = x.dtype();

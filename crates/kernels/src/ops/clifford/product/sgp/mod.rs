@@ -6,11 +6,11 @@
 
 pub(crate) mod cpu;
 mod cuda;
+mod four_lanes;
 mod fused;
-mod hopper;
-mod quads;
-mod rows;
+mod persistent;
 mod shares;
+mod sm90;
 pub(crate) mod unrolled;
 
 use crate::ops::clifford::{

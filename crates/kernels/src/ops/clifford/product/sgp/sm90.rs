@@ -1,7 +1,7 @@
 //! Dispatch and launch of the kernels of csrc/clifford/product/sm90_persistent.cuh.
 
 use super::{
-    rows,
+    persistent,
     shares::{self, Launch, MOST_ROWS, Shares},
 };
 use crate::{Array, CudaDevice, DType, Result, runtime::cuda::Grid};
@@ -47,7 +47,7 @@ pub(super) fn launch(
     let Some([blades, rows @ ..MOST_ROWS, features]) = shares::sizes(x) else { return Ok(None) };
     let size = x.dtype().size();
     let Some(Compiled { width, threads }) = Compiled::of(blades, backward) else { return Ok(None) };
-    let alone = x.dtype() == DType::F32 && !backward && features <= rows::widest(blades);
+    let alone = x.dtype() == DType::F32 && !backward && features <= persistent::widest(blades);
     if !device.has_warpgroups() || alone {
         return Ok(None);
     }

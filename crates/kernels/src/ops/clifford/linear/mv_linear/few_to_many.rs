@@ -5,7 +5,7 @@
 use super::{
     Gradients, NAME, Sizes,
     call::Backward,
-    narrow_kernels::{BOTH, BiasSide, COLLECT, MOST_GRADES, Map, SPREAD, SUMS, WIDTHS},
+    few_to_many_kernels::{BOTH, BiasSide, COLLECT, MOST_GRADES, Map, SPREAD, SUMS, WIDTHS},
 };
 use crate::{
     Array, CudaDevice, DType, Result,

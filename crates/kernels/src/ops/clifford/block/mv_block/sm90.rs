@@ -3,7 +3,7 @@
 use super::{
     MOST_FEATURES, Sizes,
     cuda::{Pass, Plan},
-    rows,
+    simt,
 };
 use crate::{
     CudaDevice, DType,
@@ -23,7 +23,7 @@ const MOST_INPUTS: usize = 2 * WIDTH;
 
 /// Whether there are so many rows that matrix instructions pay (docs/kernels/block.md): more than the other kernel works on at a time.
 pub(super) fn pay(device: &CudaDevice, sizes: Sizes) -> bool {
-    sizes.batch > rows::MOST_AT_A_TIME * device.info().multiprocessors.max(1) as usize
+    sizes.batch > simt::MOST_AT_A_TIME * device.info().multiprocessors.max(1) as usize
 }
 
 /// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
