@@ -24,6 +24,9 @@ struct Source {
 
 type Sources = BTreeMap<Names, Source>;
 
+/// Which modules each one uses, and by which names.
+type Arrows = BTreeMap<Names, BTreeMap<Names, BTreeSet<String>>>;
+
 /// The module that a file of `folder` is.
 fn module(folder: &Path, file: &Path) -> Names {
     let path = file.strip_prefix(folder).unwrap().with_extension("");
@@ -187,9 +190,8 @@ fn definer(sources: &Sources, path: &[String], depth: usize) -> Names {
     module
 }
 
-/// Which modules each one uses, and by which names.
-fn arrows(sources: &Sources) -> BTreeMap<Names, BTreeMap<Names, BTreeSet<String>>> {
-    let mut arrows: BTreeMap<Names, BTreeMap<Names, BTreeSet<String>>> = BTreeMap::new();
+fn arrows(sources: &Sources) -> Arrows {
+    let mut arrows = Arrows::new();
     for (module, source) in sources.iter().filter(|(module, _)| module[..] != ["error"]) {
         for path in &source.mentioned {
             let used = definer(sources, path, 0);
@@ -203,10 +205,7 @@ fn arrows(sources: &Sources) -> BTreeMap<Names, BTreeMap<Names, BTreeSet<String>
 }
 
 /// All that can be reached from a module.
-fn reached<'a>(
-    arrows: &'a BTreeMap<Names, BTreeMap<Names, BTreeSet<String>>>,
-    from: &'a Names,
-) -> BTreeSet<&'a Names> {
+fn reached<'a>(arrows: &'a Arrows, from: &'a Names) -> BTreeSet<&'a Names> {
     let (mut open, mut seen) = (vec![from], BTreeSet::new());
     while let Some(module) = open.pop() {
         for next in arrows.get(module).into_iter().flat_map(BTreeMap::keys) {
@@ -218,25 +217,60 @@ fn reached<'a>(
     seen
 }
 
-/// The arrows of each circle of files of a crate.
-fn circles(folder: &Path) -> Vec<String> {
-    let sources = read(folder);
-    let arrows = arrows(&sources);
+/// The arrows of circles, files under the names that `file` gives them.
+fn circular(arrows: &Arrows, file: impl Fn(&Names) -> String) -> Vec<String> {
     let reach: BTreeMap<&Names, BTreeSet<&Names>> =
-        sources.keys().map(|module| (module, reached(&arrows, module))).collect();
+        arrows.keys().map(|module| (module, reached(arrows, module))).collect();
     let in_circle = |a: &Names, b: &Names| {
         reach.get(a).is_some_and(|set| set.contains(b)) && reach.get(b).is_some_and(|set| set.contains(a))
     };
     let mut found = Vec::new();
-    for (module, uses) in &arrows {
+    for (module, uses) in arrows {
         for (used, names) in uses.iter().filter(|(used, _)| in_circle(module, used)) {
-            let file =
-                |names: &Names| sources[names].file.strip_prefix(folder).unwrap().display().to_string();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             found.push(format!("{} uses {}: {}", file(module), file(used), names.join(", ")));
         }
     }
     found
+}
+
+/// The arrows of each circle of files of a crate.
+fn circles(folder: &Path) -> Vec<String> {
+    let sources = read(folder);
+    let file = |names: &Names| sources[names].file.strip_prefix(folder).unwrap().display().to_string();
+    circular(&arrows(&sources), file)
+}
+
+/// The arrows of each circle of the C files of a folder, which name functions and variables `fake_…` for each other.
+fn c_circles(folder: &Path) -> Vec<String> {
+    let names_in = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("fake_")).map(str::to_owned).collect()
+    };
+    let mut files = Vec::new();
+    for path in sources(folder, "c") {
+        // The macro `CALL` of the header is the body of the exported functions.
+        let text = fs::read_to_string(&path).unwrap().replace("CALL(", "fake_enter(");
+        // What stands before the arguments, body or value of an item.
+        let items = text.lines().filter(|line| line.starts_with(|c: char| c.is_alphabetic()));
+        let defined: String =
+            items.map(|line| line.split(['{', '=']).next().unwrap().to_owned() + "\n").collect();
+        files.push((
+            path.file_name().unwrap().to_string_lossy().into_owned(),
+            names_in(&defined),
+            names_in(&text),
+        ));
+    }
+    let mut arrows = Arrows::new();
+    for (user, _, mentioned) in &files {
+        for (used, defined, _) in files.iter().filter(|(used, ..)| used != user) {
+            let names: BTreeSet<String> = mentioned.intersection(defined).cloned().collect();
+            if !names.is_empty() {
+                arrows.entry(vec![user.clone()]).or_default().insert(vec![used.clone()], names);
+            }
+        }
+    }
+    circular(&arrows, |file| file[0].clone())
 }
 
 #[test]
@@ -252,16 +286,40 @@ fn no_files_use_each_other_in_a_circle() {
 }
 
 #[test]
+fn no_c_files_of_the_fake_driver_use_each_other_in_a_circle() {
+    let found = c_circles(&gradewise_testing::manifest_dir!().join("crates/fake-driver/csrc"));
+    assert!(found.is_empty(), "files in circles:\n{}", found.join("\n"));
+}
+
+/// A folder of these files.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn circles_of_c_files_are_found() {
+    let of = |files: &[(&str, &str)]| c_circles(folder(files).path());
+    let low = (
+        "low.c",
+        "int fake_state = 1;\nstatic int own(void) {\n    return fake_state;\n}\nvoid *fake_low(int x) { return 0; }\n",
+    );
+    let middle = "int fake_middle(void) {\n    return fake_low(fake_state);\n}\n";
+    let high = ("high.c", "int fake_high(void) { return fake_middle(); }\n");
+    assert!(of(&[low, ("middle.c", middle), high]).is_empty());
+    let calls_up = middle.replace("fake_state", "fake_high()");
+    let circle = ["high.c uses middle.c: fake_middle", "middle.c uses high.c: fake_high"];
+    assert_eq!(of(&[low, ("middle.c", &calls_up), high]), circle);
+}
+
+#[test]
 fn circles_are_found_however_names_are_reached() {
-    let of = |files: &[(&str, &str)]| {
-        let folder = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        circles(folder.path())
-    };
+    let of = |files: &[(&str, &str)]| circles(folder(files).path());
     let parent = ("x/mod.rs", "mod a;\nmod b;\npub use a::A;\npub(crate) use b::{self as other, B};\n");
     let root = ("lib.rs", "mod x;\nmod y;\npub use x::A;\n");
     let circle = ["x/a.rs uses x/b.rs: B", "x/b.rs uses x/a.rs: A"];

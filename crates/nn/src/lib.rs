@@ -38,7 +38,7 @@ pub mod train;
 
 pub use ensemble::{Ensemble, Prediction};
 pub use error::{Error, Result};
-pub use gradewise_derive::Module;
+pub use gradewise_derive::{Builder, Module};
 pub use module::{Module, Part, Visitor};
 pub use parameter::{Parameter, Placement};
 pub use predictor::Predictor;
