@@ -1,4 +1,4 @@
-// Elementwise functions of one array. The functions are numbered as in crates/kernels/src/ops/unary/cuda.rs.
+// Elementwise functions of one array. The functions are numbered as in crates/kernels/src/ops/pointwise/unary/functions.rs.
 #include "gradewise/elementwise.cuh"
 #include "gradewise/math.cuh"
 

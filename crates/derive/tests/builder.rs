@@ -1,5 +1,4 @@
 //! What `#[derive(Builder)]` writes, as a caller sees it.
-#![deny(missing_docs)]
 
 use gradewise_derive::Builder;
 

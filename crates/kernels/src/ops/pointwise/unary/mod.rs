@@ -11,7 +11,7 @@ use crate::{
     array::{copy, layout},
     cpu::element::with_element,
 };
-use functions::*;
+pub use functions::*;
 
 /// A function of one number.
 trait Function: Sync {
@@ -37,64 +37,6 @@ fn unary(name: &'static str, x: &Array, function: impl Function) -> Result<Array
     })
 }
 
-macro_rules! unary {
-    ($($(#[$doc:meta])* $name:ident, $function:ident;)*) => {
-        $(
-            $(#[$doc])*
-            ///
-            /// # Errors
-            /// If the device does not support the dtype or is out of memory.
-            pub fn $name(x: &Array) -> Result<Array> {
-                unary(stringify!($name), x, $function)
-            }
-        )*
-    };
-}
-
-unary! {
-    /// −x.
-    neg, Neg;
-    /// |x|.
-    abs, Abs;
-    /// −1, 0 or 1 as x is negative, zero or positive.
-    sign, Sign;
-    /// eˣ.
-    exp, Exp;
-    /// ln x.
-    log, Log;
-    /// √x.
-    sqrt, Sqrt;
-    /// 1/√x.
-    rsqrt, Rsqrt;
-    /// 1/x.
-    recip, Recip;
-    /// x².
-    square, Square;
-    /// sin x, in radians.
-    sin, Sin;
-    /// cos x, in radians.
-    cos, Cos;
-    /// tanh x.
-    tanh, Tanh;
-    /// The error function, 2/√π ∫₀ˣ e^(−t²) dt.
-    erf, Erf;
-    /// The logistic function 1/(1 + e⁻ˣ).
-    sigmoid, Sigmoid;
-    /// x·σ(x), with the logistic function σ (Elfwing et al. 2018, arXiv:1702.03118).
-    silu, Silu;
-    /// x·Φ(x), with the standard normal distribution function Φ in its exact form (Hendrycks & Gimpel 2016,
-    /// arXiv:1606.08415).
-    gelu, Gelu;
-    /// The derivative of [`silu`], σ(x) + x·σ(x)·(1 − σ(x)).
-    silu_derivative, SiluDerivative;
-    /// The derivative of [`gelu`], Φ(x) + x·φ(x), with the standard normal density φ.
-    gelu_derivative, GeluDerivative;
-    /// max(x, 0).
-    relu, Relu;
-    /// 1 where x is NaN or infinite, else 0.
-    not_finite, NotFinite;
-}
-
 /// x + c.
 ///
 /// # Errors
@@ -118,7 +60,7 @@ pub fn mul_scalar(x: &Array, c: f64) -> Result<Array> {
 pub fn pow_scalar(x: &Array, p: f64) -> Result<Array> {
     const NAME: &str = "pow_scalar";
     if p.fract() == 0.0 && p.abs() <= f64::from(i32::MAX) {
-        unary(NAME, x, PowInteger(p as i32))
+        unary(NAME, x, PowInteger(p))
     } else {
         unary(NAME, x, Pow(p))
     }
