@@ -1,12 +1,12 @@
 //! Operations of the registry that have no kernels of their own.
 
-/// An operation without kernels: its name, attributes, precision, numbers of inputs, samples, and the composition of other operations that it
+/// An operation without kernels: its name, attributes, precision, names of inputs, samples, and the composition of other operations that it
 /// is. Functions compose the primitives themselves, each a node of the graph; checks over the registry, records that are run again, and
 /// front ends of other languages name the whole as one: there it is one node, whose re-expression is the composition.
 macro_rules! composed {
     (
         $(#[$doc:meta])*
-        $type:ident, $name:literal, $rule:ident, $arity:expr,
+        $type:ident, $name:literal, $rule:ident, [$($operand:literal),+],
         |$sizes:ident| $samples:expr, |$inputs:ident| $body:expr
     ) => {
         $(#[$doc])*
@@ -17,7 +17,7 @@ macro_rules! composed {
             const NAME: &'static str = $name;
             const RULE: $crate::Rule = $crate::Rule::$rule;
             const DERIVATIVE: $crate::Derivative = $crate::Derivative::Reexpressed;
-            const ARITY: (usize, usize) = $arity;
+            const OPERANDS: &'static [$crate::Operand] = &[$($crate::Operand::array($operand)),+];
 
             fn samples($sizes: &$crate::Sizes) -> $crate::Result<Vec<$crate::Sample<Self>>> {
                 let inputs: Vec<$crate::Input> = ($samples).into();

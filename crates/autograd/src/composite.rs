@@ -1,7 +1,8 @@
 //! Nodes of a graph that stand for several operations.
 
 use crate::{
-    Attributes, BackwardContext, Cost, Derivative, Error, Forward, Result, Rule, Tensor, Traffic, observe,
+    Attributes, BackwardContext, Cost, Derivative, Error, Forward, Operand, Result, Rule, Tensor, Traffic,
+    observe,
     tensor::{Body, Saved},
 };
 use gradewise_core::DType;
@@ -30,8 +31,8 @@ where
         Rule::Widest
     }
 
-    fn arity(&self) -> (usize, usize) {
-        (0, usize::MAX)
+    fn operands(&self) -> &[Operand] {
+        const { &[Operand::array("input").repeated()] }
     }
 
     fn derivative(&self) -> Derivative {

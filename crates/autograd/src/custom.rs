@@ -4,8 +4,8 @@
 //! [`check`](CustomOp::check) compares the kernel with, and where there is no backward kernel it gives the gradients, too.
 
 use crate::{
-    Attributes, BackwardContext, BackwardOptions, Cost, Derivative, Error, Forward, GradcheckOptions, Result,
-    Rule, Tensor, Traffic, grad, gradcheck, gradgradcheck,
+    Attributes, BackwardContext, BackwardOptions, Cost, Derivative, Error, Forward, GradcheckOptions,
+    Operand, Result, Rule, Tensor, Traffic, grad, gradcheck, gradgradcheck,
     operation::{constants, reexpressed},
     registry,
     tensor::Body,
@@ -182,6 +182,10 @@ impl Body for CustomOp {
 
     fn rule(&self) -> Rule {
         Rule::Full
+    }
+
+    fn operands(&self) -> &[Operand] {
+        &[]
     }
 
     fn arity(&self) -> (usize, usize) {

@@ -1,8 +1,8 @@
 //! What the registry knows of an operation.
 
 use crate::{
-    AnySample, Attributes, Derivative, Operation, Result, Rule, Sizes, Tensor, operation::erased,
-    tensor::Body,
+    AnySample, Attributes, Derivative, Operand, Operation, Result, Rule, SavedArray, Sizes, Tensor,
+    operation::erased, tensor::Body,
 };
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ pub struct Entry {
     rule: Rule,
     derivative: Derivative,
     has_matrix_products: bool,
+    operands: &'static [Operand],
+    saved: &'static [SavedArray],
     samples: fn(&Sizes) -> Result<Vec<AnySample>>,
     body: fn(&Attributes) -> Result<Arc<dyn Body>>,
 }
@@ -25,6 +27,8 @@ impl Entry {
             rule: O::RULE,
             derivative: O::DERIVATIVE,
             has_matrix_products: O::HAS_MATRIX_PRODUCTS,
+            operands: O::OPERANDS,
+            saved: O::SAVED,
             samples: |sizes| Ok(O::samples(sizes)?.into_iter().map(AnySample::of).collect()),
             body: |attributes| Ok(erased(attributes.read::<O>(O::NAME)?)),
         }
@@ -48,6 +52,16 @@ impl Entry {
     /// Whether it multiplies matrices.
     pub const fn has_matrix_products(&self) -> bool {
         self.has_matrix_products
+    }
+
+    /// Its inputs, in order.
+    pub const fn operands(&self) -> &'static [Operand] {
+        self.operands
+    }
+
+    /// What its forward pass may leave for its backward pass, in order.
+    pub const fn saved(&self) -> &'static [SavedArray] {
+        self.saved
     }
 
     /// Its samples at these sizes.

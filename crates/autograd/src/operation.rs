@@ -1,8 +1,8 @@
 //! The operation: one trait that carries all that is known of it, and how it runs.
 
 use crate::{
-    Attributes, BackwardContext, Cost, Derivative, Error, Forward, Input, Result, Rule, Sample, Sizes,
-    Tensor, Traffic, backend, mode, observe,
+    Attributes, Axis, BackwardContext, Cost, Derivative, Error, Forward, Input, Operand, Result, Rule,
+    Sample, SavedArray, Sizes, Tensor, Traffic, backend, mode, observe, operand,
     policy::{self, current_policy},
     tensor::{Body, Saved},
     trace,
@@ -69,8 +69,11 @@ pub trait Operation: Serialize + DeserializeOwned + Send + Sync + Sized + 'stati
     /// [`Differentiable`](Derivative::Differentiable) fails the check of second derivatives.
     const DERIVATIVE: Derivative;
 
-    /// The fewest and the most inputs.
-    const ARITY: (usize, usize) = (1, 1);
+    /// Its inputs, in order.
+    const OPERANDS: &'static [Operand] = &[Operand::array("x")];
+
+    /// What its forward pass may leave for its backward pass, in order; [`saved_axes`](Self::saved_axes) tells what there is.
+    const SAVED: &'static [SavedArray] = &[];
 
     /// What it reads.
     const TRAFFIC: Traffic = Traffic::Whole;
@@ -87,7 +90,22 @@ pub trait Operation: Serialize + DeserializeOwned + Send + Sync + Sized + 'stati
     /// Attributes that cannot be made.
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>>;
 
-    /// The output, and arrays that the backward pass reads again. There are as many inputs as [`ARITY`](Self::ARITY) says. What else
+    /// The sizes of the output in terms of the inputs, for front ends that trace programs before they know sizes; `None` unless implemented.
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        None
+    }
+
+    /// For each array of [`SAVED`](Self::SAVED), its sizes, or `None` where these attributes save none.
+    fn saved_axes(&self) -> Vec<Option<Vec<Axis>>> {
+        Vec::new()
+    }
+
+    /// Whether the backward pass reads the output, so that nobody may change it in place before.
+    fn reads_output(&self) -> bool {
+        false
+    }
+
+    /// The output, and arrays that the backward pass reads again. There are as many inputs as [`OPERANDS`](Self::OPERANDS) say. What else
     /// the operation reads (indices, masks) follows the inputs to their device.
     ///
     /// # Errors
@@ -146,8 +164,20 @@ impl<O: Operation> Body for Erased<O> {
         O::RULE
     }
 
-    fn arity(&self) -> (usize, usize) {
-        O::ARITY
+    fn operands(&self) -> &[Operand] {
+        O::OPERANDS
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        self.0.output_axes()
+    }
+
+    fn saved_axes(&self) -> Vec<Option<Vec<Axis>>> {
+        self.0.saved_axes()
+    }
+
+    fn reads_output(&self) -> bool {
+        self.0.reads_output()
     }
 
     fn derivative(&self) -> Derivative {
@@ -282,13 +312,20 @@ pub(crate) fn require_arity(body: &dyn Body, inputs: usize) -> Result<()> {
     if (fewest..=most).contains(&inputs) {
         return Ok(());
     }
-    let expected = match most {
-        most if most == fewest => fewest.to_string(),
-        usize::MAX => format!("at least {fewest}"),
-        most => format!("{fewest} to {most}"),
+    Err(miscounted(body.name(), body.operands(), inputs))
+}
+
+/// The error of another number of inputs than an operation takes.
+pub(crate) fn miscounted(operation: &'static str, operands: &[Operand], inputs: usize) -> Error {
+    let expected = match operand::arity(operands) {
+        (fewest, most) if most == fewest => fewest.to_string(),
+        (fewest, usize::MAX) => format!("at least {fewest}"),
+        (fewest, most) => format!("{fewest} to {most}"),
     };
-    let message = format!("{inputs} inputs were given, expected {expected}");
-    Err(Error::Argument { operation: body.name(), message })
+    let names: Vec<String> = operands.iter().map(ToString::to_string).collect();
+    let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    let message = format!("{inputs} inputs were given, expected {expected}{names}");
+    Error::Argument { operation, message }
 }
 
 /// The inputs of an operation in the dtypes that the policy in force says; `None` if they have them already.

@@ -1,7 +1,8 @@
 //! Operations for libraries that keep the history of a computation themselves.
 
 use crate::{
-    Attributes, BackwardContext, BackwardOptions, Derivative, Error, Pass, Result, Rule, Tensor, backend,
+    Attributes, Axis, BackwardContext, BackwardOptions, Derivative, Error, Pass, Result, Rule, Tensor,
+    backend,
     engine::{self, gradients_of},
     mode, registry,
     tensor::{Body, Node, Place, Saved},
@@ -64,6 +65,22 @@ impl Prepared {
     /// What mixed precision does with the inputs.
     pub fn rule(&self) -> Rule {
         self.0.rule()
+    }
+
+    /// The sizes of the output in terms of the inputs; `None` for operations that do not tell.
+    pub fn output_axes(&self) -> Option<Vec<Axis>> {
+        self.0.output_axes()
+    }
+
+    /// For each array that a forward pass may leave for its backward pass, its sizes in terms of the inputs; `None` for one that it does not
+    /// leave with these attributes. Nothing is left where [`serves`](Self::serves) says that there are no kernels.
+    pub fn saved_axes(&self) -> Vec<Option<Vec<Axis>>> {
+        self.0.saved_axes()
+    }
+
+    /// Whether the backward pass reads the output, which nobody may change in place before.
+    pub fn reads_output(&self) -> bool {
+        self.0.reads_output()
     }
 
     /// Whether there are kernels for inputs of these shapes, in `dtype` on `device`. Where there are none, re-expressions run, which save

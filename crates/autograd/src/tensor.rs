@@ -1,6 +1,9 @@
 //! Tensors: arrays with a history.
 
-use crate::{Attributes, Cost, Derivative, Error, Forward, Result, Rule, TensorId, Traffic, mode};
+use crate::{
+    Attributes, Axis, Cost, Derivative, Error, Forward, Operand, Result, Rule, TensorId, Traffic, mode,
+    operand,
+};
 use gradewise_core::{DType, Shape};
 use gradewise_kernels::{Array, Device, Element};
 use smallvec::SmallVec;
@@ -95,8 +98,28 @@ pub(crate) trait Body: Send + Sync {
     /// The precision class.
     fn rule(&self) -> Rule;
 
+    /// The inputs, in order; none where their number is all that is known.
+    fn operands(&self) -> &[Operand];
+
     /// The fewest and the most inputs.
-    fn arity(&self) -> (usize, usize);
+    fn arity(&self) -> (usize, usize) {
+        operand::arity(self.operands())
+    }
+
+    /// The sizes of the output in terms of the inputs, if they are known.
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        None
+    }
+
+    /// For each array that a forward pass may leave, its sizes; `None` for one that it does not leave with these attributes.
+    fn saved_axes(&self) -> Vec<Option<Vec<Axis>>> {
+        Vec::new()
+    }
+
+    /// Whether the backward pass reads the output.
+    fn reads_output(&self) -> bool {
+        false
+    }
 
     /// How the gradient is differentiated.
     fn derivative(&self) -> Derivative;

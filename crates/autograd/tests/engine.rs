@@ -1,8 +1,8 @@
 //! The gradient engine: accumulation, errors with reasons, hooks, deep graphs, threads, checkpointing, higher orders.
 
 use gradewise_autograd::{
-    BackwardContext, BackwardOptions, Derivative, Error, Forward, Operation, Result, Rule, Sample, Sizes,
-    Tensor, checkpoint, concat, evaluation, grad, is_grad_enabled, is_training, no_grad,
+    BackwardContext, BackwardOptions, Derivative, Error, Forward, Operand, Operation, Result, Rule, Sample,
+    Sizes, Tensor, checkpoint, concat, evaluation, grad, is_grad_enabled, is_training, no_grad,
     observe::{Event, Observer, observe},
     training, training_stream,
 };
@@ -445,7 +445,7 @@ impl Operation for Misfit {
     const NAME: &'static str = "misfit";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("a"), Operand::array("b")];
 
     fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
         Ok(Vec::new())
@@ -590,7 +590,7 @@ fn a_function_learns_which_gradients_are_needed() -> Result<()> {
         const NAME: &'static str = "product";
         const RULE: Rule = Rule::Full;
         const DERIVATIVE: Derivative = Derivative::Reexpressed;
-        const ARITY: (usize, usize) = (2, 2);
+        const OPERANDS: &'static [Operand] = &[Operand::array("a"), Operand::array("b")];
 
         fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
             Ok(Vec::new())

@@ -1,11 +1,12 @@
 //! What holds for every operation, over the registry: an operation that is in it is checked here.
 
 use gradewise_autograd::{
-    AnySample, Attributes, BackwardOptions, Derivative, GradcheckOptions, Result, Sizes, Tensor, grad, jvp,
+    AnySample, Attributes, Axis, BackwardOptions, Derivative, GradcheckOptions, Kept, Prepared, Presence,
+    Result, Role, Sizes, Tensor, grad, jvp,
     observe::{Event, Observer, Pass, observe},
-    registry::{Order, entries, names, rerun},
+    registry::{self, Order, entries, names, rerun},
 };
-use gradewise_core::Signature;
+use gradewise_core::{Shape, Signature};
 use gradewise_kernels::{Array, DType, Device};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::collections::BTreeSet;
@@ -274,6 +275,63 @@ fn results_have_the_same_bits_for_every_number_of_threads() {
     for (several, one) in results(3).iter().zip(&one) {
         assert!(several == one, "{}", one.0);
     }
+}
+
+/// Front ends take numbers of inputs, shapes of outputs and what is saved from these.
+#[test]
+fn operands_and_sizes_are_those_of_what_runs() {
+    for (signature, size) in SIGNATURES.into_iter().flat_map(|s| SIZES.map(|size| (s, size))) {
+        every_sample(signature, size, |sample| {
+            let name = sample.operation();
+            let entry = registry::find(name).unwrap();
+            let prepared = Prepared::new(name, &sample.attributes().unwrap()).unwrap();
+            let inputs = sample.draw(DType::F64, &mut rng()).unwrap();
+            let Kept { output, saved } = prepared.forward(&inputs).unwrap();
+            let shapes: Vec<&[usize]> = inputs.iter().map(Array::dims).collect();
+            let sizes = |axes: &[Axis]| Axis::sizes(axes, &shapes).unwrap().dims().to_vec();
+            let has_rows = entry.operands().iter().any(|operand| operand.role == Role::Rows);
+            let axes = prepared.output_axes();
+            assert!(axes.is_some() || !has_rows, "{name}: operands with rows, and no sizes of the output");
+            if let Some(axes) = axes {
+                assert_eq!(sizes(&axes), output.dims(), "{name}");
+            }
+            let saved_axes = prepared.saved_axes();
+            assert_eq!(saved_axes.len(), entry.saved().len(), "{name}");
+            let owned: Vec<Shape> = shapes.iter().map(|&shape| Shape::from(shape)).collect();
+            if has_rows && prepared.serves(&owned, DType::F64, &CPU).unwrap() {
+                let expected: Vec<Vec<usize>> = saved_axes.iter().flatten().map(|axes| sizes(axes)).collect();
+                let saved: Vec<Vec<usize>> =
+                    saved.unwrap().iter().map(|array| array.dims().to_vec()).collect();
+                assert_eq!(saved, expected, "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn operands_have_names_of_their_own_and_required_ones_come_first() {
+    for entry in entries() {
+        let (name, operands) = (entry.name(), entry.operands());
+        let names: BTreeSet<_> = operands.iter().map(|operand| operand.name).collect();
+        assert_eq!(names.len(), operands.len(), "{name}");
+        let required = operands.iter().take_while(|operand| operand.presence == Presence::Required).count();
+        assert!(operands[required..].iter().all(|operand| operand.presence != Presence::Required), "{name}");
+        assert!(
+            operands.iter().rev().skip(1).all(|operand| operand.presence != Presence::Repeated),
+            "{name}"
+        );
+        let packed: Vec<usize> = (0..operands.len()).filter(|&index| operands[index].is_packed).collect();
+        assert!(packed.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{name}: packed operands are adjacent");
+        // The numbers of rows and the dtype are the first one's.
+        let has_rows = operands.iter().any(|operand| operand.role == Role::Rows);
+        assert!(!has_rows || operands[0].role == Role::Rows, "{name}");
+    }
+    // The message of a wrong number of inputs names them.
+    let error = Prepared::new("mv_linear", &"{\"algebra\":\"3,0,0\",\"bias\":null}".parse().unwrap())
+        .unwrap()
+        .forward(&[]);
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("0 inputs were given, expected 2 to 3 (x, weight, bias?)"), "{text}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ mod _core {
     #[pymodule_export]
     use crate::program::{main, toml_to_json};
     #[pymodule_export]
-    use crate::registry::{operations, samples, squared_norms, table_terms, targets};
+    use crate::registry::{operations, operators, samples, squared_norms, table_terms, targets};
     #[pymodule_export]
     use crate::threads::{get_num_threads, set_num_threads};
     #[pymodule_export]

@@ -2,9 +2,10 @@
 
 use crate::{
     errors::raised,
+    registry::rule_name,
     torch::{Here, Torch, own},
 };
-use gradewise_autograd::{Attributes, Kept, Prepared, Rule};
+use gradewise_autograd::{Attributes, Axis, Kept, Prepared};
 use gradewise_core::Shape;
 use gradewise_kernels::{Array, ops};
 use pyo3::prelude::*;
@@ -49,12 +50,25 @@ impl Operation {
     /// (to the dtype of the first).
     #[getter]
     fn rule(&self) -> &'static str {
-        match self.0.rule() {
-            Rule::Full => "full",
-            Rule::Short => "short",
-            Rule::Widest => "widest",
-            Rule::First => "first",
-        }
+        rule_name(self.0.rule())
+    }
+
+    /// The sizes of the output: each the number and the axis of an input, or a number; None for operations that do not tell.
+    #[getter]
+    fn output_axes(&self) -> Option<Vec<Size>> {
+        self.0.output_axes().map(sizes)
+    }
+
+    /// For each array that the forward pass may leave, its sizes likewise; None for one that it does not leave with these attributes.
+    #[getter]
+    fn saved_axes(&self) -> Vec<Option<Vec<Size>>> {
+        self.0.saved_axes().into_iter().map(|axes| axes.map(sizes)).collect()
+    }
+
+    /// Whether the backward pass reads the output.
+    #[getter]
+    fn reads_output(&self) -> bool {
+        self.0.reads_output()
     }
 
     /// The output, and what the backward pass reads again; None if that has to be found once more.
@@ -155,6 +169,21 @@ impl Operation {
     fn __repr__(&self) -> String {
         format!("{:?}", self.0)
     }
+}
+
+/// The number and the axis of an input, or a number.
+#[derive(IntoPyObject)]
+enum Size {
+    Of((usize, isize)),
+    Fixed(usize),
+}
+
+fn sizes(axes: Vec<Axis>) -> Vec<Size> {
+    let size = |axis| match axis {
+        Axis::Of { operand, axis } => Size::Of((operand, axis)),
+        Axis::Size(size) => Size::Fixed(size),
+    };
+    axes.into_iter().map(size).collect()
 }
 
 /// [`own`] of the arrays that are present.

@@ -1,7 +1,7 @@
 //! The registry of operations, for tests and for inspection.
 
 use crate::errors::raised;
-use gradewise_autograd::{Sizes, registry};
+use gradewise_autograd::{Presence, Role, Rule, Sizes, registry};
 use gradewise_core::{Algebra, DType, Signature};
 use gradewise_kernels::{Array, build_info};
 use pyo3::prelude::*;
@@ -11,6 +11,41 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 #[pyfunction]
 pub fn operations() -> Vec<&'static str> {
     registry::entries().iter().map(|entry| entry.name()).collect()
+}
+
+/// An operand: its name, whether it may be left out, whether it has rows, whether it may be in `f32` beside features of 16 bits, and whether
+/// its gradient is part of a packed one.
+type Operand = (&'static str, bool, bool, bool, bool);
+
+/// The name, what mixed precision does, the operands, and what the forward pass may leave: names, whether in `f32`, whether by kernels alone.
+type Described = (&'static str, &'static str, Vec<Operand>, Vec<(&'static str, bool, bool)>);
+
+/// The operations on features, which have rows that are computed each by itself.
+#[pyfunction]
+pub fn operators() -> Vec<Described> {
+    let of_features = registry::entries()
+        .into_iter()
+        .filter(|entry| entry.operands().iter().any(|operand| operand.role == Role::Rows));
+    let describe = |entry: registry::Entry| {
+        let operands = entry.operands().iter().map(|operand| {
+            let is_optional = operand.presence == Presence::Optional;
+            (operand.name, is_optional, operand.role == Role::Rows, operand.may_be_wide, operand.is_packed)
+        });
+        let saved = entry.saved().iter().map(|saved| (saved.name, saved.is_wide, saved.needs_kernels));
+        (entry.name(), rule_name(entry.rule()), operands.collect(), saved.collect())
+    };
+    of_features.map(describe).collect()
+}
+
+/// What mixed precision does with the inputs: "full" (to float32), "short" (to the 16-bit dtype), "widest", or "first" (to the dtype of the
+/// first).
+pub fn rule_name(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Full => "full",
+        Rule::Short => "short",
+        Rule::Widest => "widest",
+        Rule::First => "first",
+    }
 }
 
 /// The architectures that this build has kernels for, such as "90a"; none in a build for the CPU.

@@ -271,7 +271,7 @@ def entries(operator):
 
 def test_the_table_of_the_documentation():
     lines = ["| operator | `jvp` | `vjp` | `jacfwd` | `jacrev` | `hessian` | `vmap` |", "|---|---|---|---|---|---|---|"]
-    for operator in OPERATORS:
+    for operator in OPERATORS.values():
         lines.append(f"| `{operator.name}` | " + " | ".join(entries(operator).values()) + " |")
     table = "\n".join(lines)
     text = PAGE.read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 use super::{Golden, Options, TensorReport, fields, general, inputs::Inputs};
 use gradewise_autograd::{
     BackwardOptions, Tensor,
-    clifford::{self, Bias, FullSteerableLayer, ProductOptions, SteerableLayer},
+    clifford::{self, Bias, CliffordLayer, FullSteerableLayer, LayerOptions, ProductOptions, SteerableLayer},
 };
 use gradewise_core::{Algebra, DType};
 use gradewise_kernels::{Array, Device};
@@ -128,12 +128,12 @@ fn bias(golden: &Golden<'_>) -> Result<Bias, String> {
 }
 
 fn clifford_layer(golden: &Golden<'_>, algebra: &Algebra, inputs: &Inputs) -> Result<Tensor, String> {
-    let x = inputs.get("x")?;
-    let bias = Some((inputs.get("lb")?, bias(golden)?));
-    let y = clifford::mv_linear(algebra, x, inputs.get("lw")?, bias).map_err(|error| error.to_string())?;
-    let product = if golden.flag("fully_connected", false)? { clifford::fcgp } else { clifford::sgp };
-    let options = ProductOptions { gate: true, normalize: golden.flag("normalize", true)? };
-    product(algebra, x, &y, inputs.get("gw")?, options).map_err(|error| error.to_string())
+    let (x, linear, w) = (inputs.get("x")?, inputs.get("lw")?, inputs.get("gw")?);
+    let operands = CliffordLayer { x, linear, bias: Some((inputs.get("lb")?, bias(golden)?)), w };
+    let product = ProductOptions { gate: true, normalize: golden.flag("normalize", true)? };
+    let options =
+        LayerOptions { fully_connected: golden.flag("fully_connected", false)?, product, recompute: false };
+    clifford::clifford_layer(algebra, &operands, options).map_err(|error| error.to_string())
 }
 
 fn steerable(golden: &Golden<'_>, algebra: &Algebra, inputs: &Inputs) -> Result<Tensor, String> {

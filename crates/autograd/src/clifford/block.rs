@@ -83,6 +83,11 @@ fn separately(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
     add_residual(operands, mv_layer_norm(algebra, &sum, gain)?)
 }
 
+/// What the forward pass keeps between its kernels.
+const fn saved(name: &'static str) -> SavedArray {
+    SavedArray { name, is_wide: false, needs_kernels: true }
+}
+
 /// Inputs in the order of [`MvBlock::from_all`].
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Block {
@@ -95,7 +100,21 @@ impl Operation for Block {
     // Features in 16 bits; `mv_block` leaves parameters as they are where there is a kernel.
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (11, 12);
+    const OPERANDS: &'static [Operand] = &[
+        Operand::rows("x"),
+        Operand::parameter("linear").wide_and_packed(),
+        Operand::parameter("bias").wide_and_packed(),
+        Operand::parameter("a").wide_and_packed(),
+        Operand::parameter("b").wide_and_packed(),
+        Operand::parameter("right").wide_and_packed(),
+        Operand::parameter("normalization").wide_and_packed(),
+        Operand::parameter("weight").wide_and_packed(),
+        Operand::parameter("left").wide_and_packed(),
+        Operand::parameter("left_bias").wide_and_packed(),
+        Operand::parameter("gain").wide_and_packed(),
+        Operand::rows("residual").optional(),
+    ];
+    const SAVED: &'static [SavedArray] = &[saved("linear_output"), saved("right_factor"), saved("sum")];
     const HAS_MATRIX_PRODUCTS: bool = true;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
@@ -114,6 +133,14 @@ impl Operation for Block {
 
     fn serves(&self, inputs: &[Array]) -> bool {
         kernel::Operands::from_all(inputs).is_some_and(|operands| kernel::serves(&self.algebra, &operands))
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(Axis::columns_of(1).into())
+    }
+
+    fn saved_axes(&self) -> Vec<Option<Vec<Axis>>> {
+        vec![Some(Axis::columns_of(1).into()); 3]
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

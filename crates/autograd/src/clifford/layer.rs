@@ -74,7 +74,14 @@ impl<const FULL: bool> Operation for Layer<FULL> {
     const NAME: &'static str = if FULL { "fc_clifford_layer" } else { "clifford_layer" };
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (3, 4);
+    const OPERANDS: &'static [Operand] = &[
+        Operand::rows("x"),
+        Operand::parameter("linear"),
+        Operand::parameter("weight"),
+        Operand::parameter("bias").optional(),
+    ];
+    const SAVED: &'static [SavedArray] =
+        &[INVERSE_RMS, SavedArray { name: "mapped", is_wide: false, needs_kernels: false }];
     const HAS_MATRIX_PRODUCTS: bool = true;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
@@ -97,6 +104,19 @@ impl<const FULL: bool> Operation for Layer<FULL> {
         ]
         .map(sample)
         .into())
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(if FULL { Axis::columns_of(2) } else { Axis::all_of(0) }.into())
+    }
+
+    fn saved_axes(&self) -> Vec<Option<Vec<Axis>>> {
+        let inverse_rms = self.product.normalize.then(|| by_grade_and_row(&self.algebra));
+        vec![inverse_rms, (!self.recompute).then(|| Axis::all_of(0).into())]
+    }
+
+    fn reads_output(&self) -> bool {
+        self.product.normalize
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

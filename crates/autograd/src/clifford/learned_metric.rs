@@ -50,7 +50,7 @@ pub fn metric_sgp(metric: &Tensor, x: &Tensor, y: &Tensor, w: &Tensor) -> Result
 
 composed!(
     /// Inputs: the metric and both factors.
-    MetricProduct, "metric_product", Short, (3, 3),
+    MetricProduct, "metric_product", Short, ["metric", "x", "y"],
     |sizes| {
         let inputs = vec![entries(sizes), features(sizes), features(sizes)];
         if has_generators(sizes) { inputs } else { Vec::new() }
@@ -60,7 +60,7 @@ composed!(
 
 composed!(
     /// Inputs: the metric, both factors and the weights.
-    MetricSgp, "metric_sgp", Short, (4, 4),
+    MetricSgp, "metric_sgp", Short, ["metric", "x", "y", "weight"],
     |sizes| {
         let paths = Algebra::new(Signature::new(sizes.algebra.dimension() as u8, 0, 0))?.paths().len();
         let weights = Input::normal([sizes.features, paths]);

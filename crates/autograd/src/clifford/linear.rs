@@ -54,7 +54,8 @@ impl Operation for Linear {
     const NAME: &'static str = "mv_linear";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (2, 3);
+    const OPERANDS: &'static [Operand] =
+        &[Operand::rows("x"), Operand::parameter("weight"), Operand::parameter("bias").optional()];
     const HAS_MATRIX_PRODUCTS: bool = true;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
@@ -71,6 +72,10 @@ impl Operation for Linear {
             sample(Some(Bias::Scalar), by_grade()),
             sample(Some(Bias::AllBlades), by_grade()),
         ])
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(Axis::columns_of(1).into())
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

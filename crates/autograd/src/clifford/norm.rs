@@ -46,11 +46,15 @@ impl Operation for MvNormalization {
     const NAME: &'static str = "mv_normalization";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::rows("x"), Operand::parameter("a")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let operation = MvNormalization { algebra: sizes.algebra.clone() };
         Ok(vec![Sample::new(operation, [features(sizes), by_grade(sizes)])])
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(Axis::all_of(0).into())
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
@@ -80,11 +84,15 @@ impl Operation for MvLayerNorm {
     const NAME: &'static str = "mv_layer_norm";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::rows("x"), Operand::parameter("gain")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let operation = MvLayerNorm { algebra: sizes.algebra.clone() };
         Ok(vec![Sample::new(operation, [features(sizes), Input::normal([sizes.features])])])
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(Axis::all_of(0).into())
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

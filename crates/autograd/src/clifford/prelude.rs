@@ -2,8 +2,9 @@
 
 pub(super) use super::cost;
 pub(super) use crate::{
-    BackwardContext, Cost, Derivative, Error, Forward, Input, Operation, Result, Rule, Sample, Sizes, Tensor,
-    attributes, operation::constants,
+    Axis, BackwardContext, Cost, Derivative, Error, Forward, Input, Operand, Operation, Result, Rule, Sample,
+    SavedArray, Sizes, Tensor, attributes,
+    operation::{self, constants},
 };
 pub(super) use gradewise_core::Algebra;
 pub(super) use gradewise_kernels::{Array, Device};
@@ -11,9 +12,16 @@ pub(super) use serde::{Deserialize, Serialize};
 
 /// The error of another number of inputs than `O` takes.
 pub(super) fn miscounted<O: Operation>(inputs: usize) -> Error {
-    let (fewest, most) = O::ARITY;
-    let message = format!("{inputs} inputs were given, expected {fewest} or {most}");
-    Error::Argument { operation: O::NAME, message }
+    operation::miscounted(O::NAME, O::OPERANDS, inputs)
+}
+
+/// The factors that normalised each row of a product, by grade.
+pub(super) const INVERSE_RMS: SavedArray =
+    SavedArray { name: "inverse_rms", is_wide: true, needs_kernels: false };
+
+/// The axes of a number for each grade and row.
+pub(super) fn by_grade_and_row(algebra: &Algebra) -> Vec<Axis> {
+    vec![Axis::Size(algebra.grade_count()), Axis::Of { operand: 0, axis: 1 }]
 }
 
 /// Input shapes of samples.

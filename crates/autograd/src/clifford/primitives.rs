@@ -24,7 +24,7 @@ impl Operation for TableProduct {
     const NAME: &'static str = "table_product";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::rows("x"), Operand::rows("y")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let tables = [
@@ -34,6 +34,11 @@ impl Operation for TableProduct {
         ];
         let sample = |table| Sample::new(TableProduct { table }, [features(sizes), features(sizes)]);
         Ok(tables.map(sample).into())
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        let [_, rows, features] = Axis::all_of(0);
+        Some(vec![Axis::Size(self.table.out), rows, features])
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

@@ -133,7 +133,9 @@ impl<const FULL: bool, const GATE: bool> Operation for Weighted<FULL, GATE> {
     };
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (3, 3);
+    const OPERANDS: &'static [Operand] =
+        &[Operand::rows("x"), Operand::rows("y"), Operand::parameter("weight")];
+    const SAVED: &'static [SavedArray] = &[INVERSE_RMS];
     const HAS_MATRIX_PRODUCTS: bool = FULL;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
@@ -146,6 +148,18 @@ impl<const FULL: bool, const GATE: bool> Operation for Weighted<FULL, GATE> {
             Sample::new(operation, [features(sizes), features(sizes), weights.clone()])
         };
         Ok([false, true].map(sample).into())
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(if FULL { Axis::columns_of(2) } else { Axis::all_of(0) }.into())
+    }
+
+    fn saved_axes(&self) -> Vec<Option<Vec<Axis>>> {
+        vec![self.normalize.then(|| by_grade_and_row(&self.algebra))]
+    }
+
+    fn reads_output(&self) -> bool {
+        self.normalize
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

@@ -27,11 +27,16 @@ impl Operation for MvSilu {
     const NAME: &'static str = "mv_silu";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (3, 3);
+    const OPERANDS: &'static [Operand] =
+        &[Operand::rows("x"), Operand::parameter("a"), Operand::parameter("b")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let operation = MvSilu { algebra: sizes.algebra.clone() };
         Ok(vec![Sample::new(operation, [features(sizes), by_grade(sizes), by_grade(sizes)])])
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(Axis::all_of(0).into())
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

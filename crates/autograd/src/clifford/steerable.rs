@@ -33,7 +33,13 @@ impl Operation for SteerableProduct {
     const NAME: &'static str = "steerable_gp";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (4, 5);
+    const OPERANDS: &'static [Operand] = &[
+        Operand::rows("x"),
+        Operand::rows("right"),
+        Operand::parameter("a"),
+        Operand::parameter("weight"),
+        Operand::rows("left").optional(),
+    ];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let sample = |left: bool| {
@@ -42,6 +48,10 @@ impl Operation for SteerableProduct {
             Sample::new(SteerableProduct { algebra: sizes.algebra.clone() }, inputs)
         };
         Ok([false, true].map(sample).into())
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(Axis::all_of(0).into())
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

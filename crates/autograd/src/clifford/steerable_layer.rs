@@ -36,7 +36,14 @@ impl Operation for FusedLayer {
     const NAME: &'static str = "steerable_layer";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (4, 6);
+    const OPERANDS: &'static [Operand] = &[
+        Operand::rows("x"),
+        Operand::parameter("right"),
+        Operand::parameter("a"),
+        Operand::parameter("weight"),
+        Operand::parameter("left").optional(),
+        Operand::parameter("left_bias").optional(),
+    ];
     const HAS_MATRIX_PRODUCTS: bool = true;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
@@ -50,6 +57,10 @@ impl Operation for FusedLayer {
             Sample::new(FusedLayer { algebra: sizes.algebra.clone() }, inputs)
         };
         Ok([false, true].map(sample).into())
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        Some(Axis::all_of(0).into())
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

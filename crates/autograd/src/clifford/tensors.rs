@@ -89,21 +89,21 @@ pub fn tensor_matrix(s: &Tensor) -> Result<Tensor> {
 
 composed!(
     /// Inputs: tensors and vectors.
-    TensorVector, "tensor_vector", Short, (2, 2),
+    TensorVector, "tensor_vector", Short, ["tensor", "vector"],
     |sizes| [of_tensors(sizes), Input::normal([3, sizes.batch, sizes.features])],
     |inputs| tensor_vector(&inputs[0], &inputs[1])
 );
 
 composed!(
     /// Inputs: tensors.
-    TensorDot, "tensor_dot", Short, (2, 2),
+    TensorDot, "tensor_dot", Short, ["a", "b"],
     |sizes| [of_tensors(sizes), of_tensors(sizes)],
     |inputs| tensor_dot(&inputs[0], &inputs[1])
 );
 
 composed!(
     /// Inputs: tensors.
-    TensorTensor, "tensor_tensor", Short, (2, 2),
+    TensorTensor, "tensor_tensor", Short, ["a", "b"],
     |sizes| [of_tensors(sizes), of_tensors(sizes)],
     |inputs| tensor_tensor(&inputs[0], &inputs[1])
 );

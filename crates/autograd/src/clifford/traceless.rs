@@ -32,7 +32,7 @@ impl Operation for TracelessProduct {
     const NAME: &'static str = "traceless_product";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::rows("u"), Operand::rows("v")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         // Without the generators that square to 0, and with two at least.
@@ -40,6 +40,11 @@ impl Operation for TracelessProduct {
         let signature = if p + q < 2 { [1, 1, 0] } else { [p, q, 0] };
         let vector = Input::normal([usize::from(signature[0] + signature[1]), sizes.batch, sizes.features]);
         Ok(vec![Sample::new(TracelessProduct { signature }, [vector.clone(), vector])])
+    }
+
+    fn output_axes(&self) -> Option<Vec<Axis>> {
+        let ([p, q, _], [_, rows, features]) = (self.signature.map(usize::from), Axis::all_of(0));
+        Some(vec![Axis::Size(kernel::components(p + q)), rows, features])
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {

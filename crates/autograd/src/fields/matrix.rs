@@ -35,7 +35,7 @@ impl Operation for BladeMatrix {
     const NAME: &'static str = "blade_matrix";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (1, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("x"), Operand::array("bias").optional()];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let channels = sizes.features;

@@ -74,8 +74,8 @@ pub(crate) static OPERATIONS: &[Entry] = &[
 /// What every file of this folder uses.
 mod prelude {
     pub(super) use crate::{
-        BackwardContext, Cost, Derivative, Error, Forward, Input, Operation, Result, Rule, Sample, Sizes,
-        Tensor,
+        BackwardContext, Cost, Derivative, Error, Forward, Input, Operand, Operation, Result, Rule, Sample,
+        Sizes, Tensor,
     };
     pub(super) use gradewise_core::OrderedMetric;
     pub(super) use gradewise_kernels::{Array, DType, Device, Index};

@@ -8,11 +8,11 @@ use super::{
     Whitening, prelude::*,
 };
 
-/// An operation without kernels of its own: its name, attributes, numbers of inputs, samples and re-expression.
+/// An operation without kernels of its own: its name, attributes, inputs, samples and re-expression.
 macro_rules! operation {
     (
         $(#[$doc:meta])*
-        $type:ident { $($field:ident: $kind:ty),* $(,)? }, $name:literal, $arity:expr, $products:expr,
+        $type:ident { $($field:ident: $kind:ty),* $(,)? }, $name:literal, [$($operand:expr),+], $products:expr,
         |$sizes:ident| $samples:expr, |$self:ident, $inputs:ident| $body:expr
     ) => {
         $(#[$doc])*
@@ -25,7 +25,7 @@ macro_rules! operation {
             const NAME: &'static str = $name;
             const RULE: Rule = Rule::Widest;
             const DERIVATIVE: Derivative = Derivative::Reexpressed;
-            const ARITY: (usize, usize) = $arity;
+            const OPERANDS: &'static [Operand] = &[$($operand),+];
             const HAS_MATRIX_PRODUCTS: bool = $products;
 
             fn samples($sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
@@ -51,6 +51,10 @@ macro_rules! operation {
         }
     };
 }
+
+const X: Operand = Operand::array("x");
+const WEIGHT: Operand = Operand::array("weight");
+const BIAS: Operand = Operand::array("bias");
 
 /// The squares of the first generators of the algebra that samples are made for, `most` at most and one at least.
 fn squares(sizes: &Sizes, most: usize) -> Vec<i8> {
@@ -79,7 +83,7 @@ fn weights(blades: usize, a: usize, b: usize, taps: &[usize]) -> Input {
 
 operation!(
     /// Inputs: x, weights and, if there is one, the bias.
-    CliffordConv { metric: Vec<i8>, options: ConvolutionOptions }, "clifford_conv", (2, 3), true,
+    CliffordConv { metric: Vec<i8>, options: ConvolutionOptions }, "clifford_conv", [X, WEIGHT, BIAS.optional()], true,
     |sizes| {
         let (squares, c) = (squares(sizes, 3), sizes.features);
         let (n, blades) = (squares.len(), 1 << squares.len());
@@ -102,7 +106,7 @@ operation!(
 operation!(
     /// Inputs: x, weights and, if there is one, the bias.
     CliffordConvTranspose { metric: Vec<i8>, options: ConvolutionOptions, output_padding: Vec<usize> },
-    "clifford_conv_transpose", (2, 3), true,
+    "clifford_conv_transpose", [X, WEIGHT, BIAS.optional()], true,
     |sizes| {
         let (squares, c) = (squares(sizes, 3), sizes.features);
         let (n, blades) = (squares.len(), 1 << squares.len());
@@ -121,7 +125,7 @@ operation!(
 
 operation!(
     /// Inputs: x, weights and, if there is one, the bias.
-    CliffordLinear { metric: Vec<i8> }, "clifford_linear", (2, 3), true,
+    CliffordLinear { metric: Vec<i8> }, "clifford_linear", [X, WEIGHT, BIAS.optional()], true,
     |sizes| {
         let (squares, c) = (squares(sizes, 3), sizes.features);
         let blades = 1 << squares.len();
@@ -133,7 +137,7 @@ operation!(
 
 operation!(
     /// Inputs: x and, if there is a product, the weights.
-    CliffordSpectralConv { metric: Vec<i8>, options: SpectralOptions }, "clifford_spectral_conv", (1, 2), true,
+    CliffordSpectralConv { metric: Vec<i8>, options: SpectralOptions }, "clifford_spectral_conv", [X, WEIGHT.optional()], true,
     |sizes| {
         let (squares, c) = (squares(sizes, 3), sizes.features);
         let squares = if squares.len() < 2 { vec![1, -1] } else { squares };
@@ -147,7 +151,7 @@ operation!(
 
 operation!(
     /// Inputs: x, the weight and the bias.
-    CliffordBatchNorm { options: NormOptions }, "clifford_batch_norm", (3, 3), true,
+    CliffordBatchNorm { options: NormOptions }, "clifford_batch_norm", [X, WEIGHT, BIAS], true,
     |sizes| {
         // More samples than blades, whatever the batch.
         let x = Input::normal([4, 3, sizes.batch + 5, sizes.features]);
@@ -165,7 +169,7 @@ operation!(
 
 operation!(
     /// Inputs: x, the weight and the bias.
-    CliffordGroupNorm { options: NormOptions, channels_per_group: usize }, "clifford_group_norm", (3, 3), true,
+    CliffordGroupNorm { options: NormOptions, channels_per_group: usize }, "clifford_group_norm", [X, WEIGHT, BIAS], true,
     |sizes| {
         let options = NormOptions { epsilon: 0.1, whitening: Whitening::Lower };
         let groups = sizes.features;
@@ -181,7 +185,7 @@ operation!(
 
 operation!(
     /// Inputs: x, the quaternions and the scales.
-    G3Conv { options: ConvolutionOptions }, "g3_conv", (3, 3), true,
+    G3Conv { options: ConvolutionOptions }, "g3_conv", [X, WEIGHT, Operand::array("scale")], true,
     |sizes| {
         let c = sizes.features;
         let inputs =
@@ -193,7 +197,7 @@ operation!(
 
 operation!(
     /// Inputs: x, the weight and the bias.
-    G3GroupNorm { groups: usize, scale: Option<f64> }, "g3_group_norm", (3, 3), false,
+    G3GroupNorm { groups: usize, scale: Option<f64> }, "g3_group_norm", [X, WEIGHT, BIAS], false,
     |sizes| {
         let c = sizes.features;
         let x = Input::normal([3, sizes.batch + 1, 4, 2 * c]);
@@ -206,7 +210,7 @@ operation!(
 
 operation!(
     /// Inputs: x, and the weight and bias of a linear argument.
-    MvAct { input_blades: Vec<usize>, kernel_blades: Vec<usize>, mean: bool }, "mv_act", (1, 3), false,
+    MvAct { input_blades: Vec<usize>, kernel_blades: Vec<usize>, mean: bool }, "mv_act", [X, WEIGHT.optional(), BIAS.optional()], false,
     |sizes| {
         let c = sizes.features;
         let (input_blades, kernel_blades) = (vec![1, 2, 4], vec![2, 7, 1]);
@@ -229,7 +233,7 @@ operation!(
 
 operation!(
     /// Inputs: x, the action, the weight and the homogeneous coordinates.
-    PgaConjugateLinear { input_blades: Vec<usize>, action_blades: Vec<usize> }, "pga_conjugate_linear", (4, 4), true,
+    PgaConjugateLinear { input_blades: Vec<usize>, action_blades: Vec<usize> }, "pga_conjugate_linear", [X, Operand::array("action"), WEIGHT, Operand::array("embed")], true,
     |sizes| {
         let c = sizes.features.min(4);
         let inputs = [
@@ -249,7 +253,7 @@ operation!(
 
 operation!(
     /// The normalisation of each point by the mean norm of its channels, then the gate by the scalar part.
-    SteerableGate { metric: Vec<i8>, norm: bool }, "cs_gate", (1, 1), false,
+    SteerableGate { metric: Vec<i8>, norm: bool }, "cs_gate", [X], false,
     |sizes| {
         let squares = regular(squares(sizes, 3));
         let x = field(1 << squares.len(), sizes, &[2], sizes.features);

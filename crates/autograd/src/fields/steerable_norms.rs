@@ -121,7 +121,7 @@ impl Operation for CsGradeNorm {
     const NAME: &'static str = "cs_grade_norm";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("x"), Operand::array("a")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let operation = CsGradeNorm { algebra: sizes.algebra.clone() };
@@ -163,7 +163,6 @@ impl Operation for CsLayerNorm {
     const NAME: &'static str = "cs_layer_norm";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (1, 1);
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let operation = CsLayerNorm { algebra: sizes.algebra.clone() };
@@ -194,7 +193,6 @@ impl Operation for CsMvGelu {
     const NAME: &'static str = "cs_mv_gelu";
     const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (1, 1);
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         Ok(vec![Sample::new(CsMvGelu {}, [Input::normal(sizes.multivectors())])])

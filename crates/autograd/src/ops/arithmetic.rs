@@ -22,7 +22,7 @@ macro_rules! binary {
             const NAME: &'static str = $name;
             const RULE: Rule = $rule;
             const DERIVATIVE: Derivative = Derivative::Differentiable;
-            const ARITY: (usize, usize) = (2, 2);
+            const OPERANDS: &'static [Operand] = &[Operand::array("a"), Operand::array("b")];
 
             fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
                 let [batch, features] = matrix(sizes);
@@ -92,7 +92,7 @@ impl Operation for AddN {
     const NAME: &'static str = "add_n";
     const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (0, usize::MAX);
+    const OPERANDS: &'static [Operand] = &[Operand::array("terms").repeated()];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let inputs = |count| vec![Input::normal(matrix(sizes)); count];

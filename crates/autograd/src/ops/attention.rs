@@ -92,7 +92,8 @@ impl Operation for Attention {
     const NAME: &'static str = "attention";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (1, 3);
+    const OPERANDS: &'static [Operand] =
+        &[Operand::array("query"), Operand::array("key").optional(), Operand::array("value").optional()];
     const HAS_MATRIX_PRODUCTS: bool = true;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {

@@ -53,7 +53,7 @@ impl Operation for EdgeDifference {
     // Attributes follow features, of which there are many more.
     const RULE: Rule = Rule::First;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (1, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("x"), Operand::array("attributes").optional()];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let [nodes, features] = matrix(sizes);
@@ -138,7 +138,7 @@ impl Operation for ConcatSegmentMean {
     const NAME: &'static str = "concat_segment_mean";
     const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("x"), Operand::array("messages")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let [nodes, features] = matrix(sizes);

@@ -12,7 +12,7 @@ impl Operation for Concat {
     const NAME: &'static str = "concat";
     const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (0, usize::MAX);
+    const OPERANDS: &'static [Operand] = &[Operand::array("parts").repeated()];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let [batch, features] = matrix(sizes);

@@ -24,7 +24,8 @@ impl Operation for LayerNorm {
     const NAME: &'static str = "layer_norm";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (1, 3);
+    const OPERANDS: &'static [Operand] =
+        &[Operand::array("x"), Operand::array("weight").optional(), Operand::array("bias").optional()];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         // Of a single feature x less its mean is 0, where the function bends with 1/√ε.

@@ -12,7 +12,7 @@ impl Operation for Select {
     const NAME: &'static str = "select";
     const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("a"), Operand::array("b")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let [batch, features] = matrix(sizes);

@@ -13,7 +13,7 @@ impl Operation for Matmul {
     const NAME: &'static str = "matmul";
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("a"), Operand::array("b")];
     const HAS_MATRIX_PRODUCTS: bool = true;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {

@@ -1,8 +1,8 @@
 //! What every file of operations uses.
 
 pub(super) use crate::{
-    BackwardContext, Cost, Derivative, Error, Forward, Input, Operation, Result, Rule, Sample, Sizes, Tensor,
-    Traffic, Values, attributes, operation::constants,
+    BackwardContext, Cost, Derivative, Error, Forward, Input, Operand, Operation, Result, Rule, Sample,
+    Sizes, Tensor, Traffic, Values, attributes, operation::constants,
 };
 pub(super) use gradewise_core::{DType, Shape};
 pub(super) use gradewise_kernels::{Array, Device, Index, Positions, ops};

@@ -13,7 +13,7 @@ impl Operation for RmsNorm {
     const NAME: &'static str = "rms_norm";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (1, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("x"), Operand::array("weight").optional()];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         let [batch, features] = matrix(sizes);

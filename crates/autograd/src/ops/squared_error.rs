@@ -9,7 +9,7 @@ impl Operation for MeanSquaredError {
     const NAME: &'static str = "mean_squared_error";
     const RULE: Rule = Rule::Full;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
-    const ARITY: (usize, usize) = (2, 2);
+    const OPERANDS: &'static [Operand] = &[Operand::array("prediction"), Operand::array("target")];
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
         // Of no elements there is no mean.

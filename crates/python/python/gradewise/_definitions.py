@@ -19,25 +19,6 @@ from gradewise._core import Algebra
 
 A = TypeVar("A")
 
-FEATURES = {
-    "table_product": (0, 1),
-    "mv_linear": (0,),
-    "mv_silu": (0,),
-    "mv_normalization": (0,),
-    "mv_layer_norm": (0,),
-    "sgp": (0, 1),
-    "gelu_sgp_norm": (0, 1),
-    "fcgp": (0, 1),
-    "gelu_fcgp_norm": (0, 1),
-    "clifford_layer": (0,),
-    "fc_clifford_layer": (0,),
-    "steerable_gp": (0, 1, 4),
-    "steerable_layer": (0,),
-    "mv_block": (0, 11),
-    "traceless_product": (0, 1),
-}
-"""The operators, and which of their inputs are features: they have rows, each of which is computed by itself."""
-
 EPSILON = 1e-6
 """Added to a divisor that may vanish."""
 SMOOTHING = 1e-16

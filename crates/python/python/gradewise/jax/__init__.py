@@ -6,36 +6,8 @@ folds its axis into the rows where only features have it; elsewhere, as for grad
 after another. Wrong shapes raise :class:`gradewise.ShapeError` when a function is traced, other dtypes :class:`gradewise.DTypeError`.
 """
 
-from gradewise.jax._functional import (
-    clifford_layer,
-    fc_steerable_layer,
-    fcgp,
-    geometric_product,
-    mv_block,
-    mv_layer_norm,
-    mv_linear,
-    mv_normalization,
-    mv_silu,
-    regressive_product,
-    sgp,
-    steerable_layer,
-    steerable_product,
-    traceless_product,
-)
+from gradewise import _front
+from gradewise.jax._functional import *  # noqa: F403
 
-__all__ = [
-    "clifford_layer",
-    "fc_steerable_layer",
-    "fcgp",
-    "geometric_product",
-    "mv_block",
-    "mv_layer_norm",
-    "mv_linear",
-    "mv_normalization",
-    "mv_silu",
-    "regressive_product",
-    "sgp",
-    "steerable_layer",
-    "steerable_product",
-    "traceless_product",
-]
+__all__: list[str] = []
+__all__ += _front.__all__

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gradewise._definitions import FEATURES
 from gradewise._errors import ArgumentError, DTypeError
+from gradewise._registry import OPERATORS
 from gradewise.jax._primitives import run
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -24,9 +24,9 @@ def _compiled(operation: str, attributes: str, inputs: tuple[Array, ...]) -> Arr
 
 
 def apply(operation: str, attributes: str, inputs: Sequence[Union[Array, Any]]) -> Array:
-    """An operation of :data:`FEATURES` with attributes as JSON, on arrays of one dtype or what ``jnp.asarray`` takes."""
-    if operation not in FEATURES:
-        raise ArgumentError(f"{operation} is no operator for JAX; there are {', '.join(sorted(FEATURES))}")
+    """An operation on features with attributes as JSON, on arrays of one dtype or what ``jnp.asarray`` takes."""
+    if operation not in OPERATORS:
+        raise ArgumentError(f"{operation} is no operator for JAX; there are {', '.join(sorted(OPERATORS))}")
     arrays = tuple(x if isinstance(x, Array) else jnp.asarray(x) for x in inputs)
     for index, x in enumerate(arrays):
         if x.dtype.name not in DTYPES:

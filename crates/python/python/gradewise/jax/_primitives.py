@@ -30,7 +30,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from gradewise import _core
-from gradewise._definitions import FEATURES
+from gradewise._registry import OPERATORS
 from gradewise.jax._definitions import define
 
 
@@ -57,7 +57,7 @@ class Operation:
 
     def rows(self) -> Flags:
         """For each input, whether it has rows."""
-        return tuple(index in FEATURES[self.name] for index in range(self.count))
+        return tuple(operand.has_rows for operand in OPERATORS[self.name].operands[: self.count])
 
     def define(self, *inputs: Array) -> Array:
         """The output, by the definition."""

@@ -6,36 +6,8 @@ Results are new arrays that may be written to. Wrong shapes raise :class:`gradew
 :class:`gradewise.DTypeError`.
 """
 
-from gradewise.numpy._functional import (
-    clifford_layer,
-    fc_steerable_layer,
-    fcgp,
-    geometric_product,
-    mv_block,
-    mv_layer_norm,
-    mv_linear,
-    mv_normalization,
-    mv_silu,
-    regressive_product,
-    sgp,
-    steerable_layer,
-    steerable_product,
-    traceless_product,
-)
+from gradewise import _front
+from gradewise.numpy._functional import *  # noqa: F403
 
-__all__ = [
-    "clifford_layer",
-    "fc_steerable_layer",
-    "fcgp",
-    "geometric_product",
-    "mv_block",
-    "mv_layer_norm",
-    "mv_linear",
-    "mv_normalization",
-    "mv_silu",
-    "regressive_product",
-    "sgp",
-    "steerable_layer",
-    "steerable_product",
-    "traceless_product",
-]
+__all__: list[str] = []
+__all__ += _front.__all__

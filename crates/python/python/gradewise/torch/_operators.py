@@ -1,6 +1,6 @@
 """Operators of gradewise as operators of PyTorch: kernels, shapes for compilers, gradients to second order, mixed precision.
 
-Each operation of :data:`OPERATORS` becomes three operators of ``torch.ops.gradewise``: ``NAME``, ``NAME_backward`` and
+Each operation on features becomes three operators of ``torch.ops.gradewise``: ``NAME``, ``NAME_backward`` and
 ``NAME_backward_twice``, so that eager code, ``torch.compile``, CUDA graphs and profilers see them like PyTorch's own.
 """
 
@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from gradewise import _core
-from gradewise._core import Operation
-from gradewise._definitions import FEATURES
 from gradewise._errors import ArgumentError, DeviceError, DTypeError
+from gradewise._registry import OPERATORS, Operator, Saved, operation, saved_axes, sized
 from gradewise.torch import _definitions
 from gradewise.torch._composite import (
     Composite,
@@ -32,45 +31,7 @@ from gradewise.torch._composite import (
 from gradewise.torch._composite import run as run_composite
 from gradewise.torch._functional_rules import derivative_rules
 
-Shape = Sequence[int]
 Inputs = Sequence[Optional[Tensor]]
-
-
-@dataclass(frozen=True)
-class Saved:
-    """An array that a forward pass leaves for its backward pass."""
-
-    name: str
-    shape: Callable[[Inputs], Shape]
-    is_there: Callable[[str, Inputs], bool]
-    """Whether it is there, by the operation's attributes and its inputs."""
-    is_wide: bool = False
-    """Whether it is in float32 where the features have 16 bits."""
-
-
-@dataclass(frozen=True)
-class Operator:
-    """What PyTorch has to know of an operation beside how to run it."""
-
-    name: str
-    inputs: str
-    """Their names in order, separated by spaces; those that end with a question mark may be left out."""
-    shape: Callable[[Inputs], Shape]
-    """The shape of the output, by the inputs."""
-    saved: tuple[Saved, ...] = ()
-    """What its forward pass leaves, in order. What is not listed is found once more by the backward pass."""
-    rule: str = "short"
-    """What autocast does: "short" computes in its dtype, "full" in float32."""
-    packed: tuple[int, int] = (0, 0)
-    """The inputs, from the first to before the second, whose gradients the backward pass returns as one tensor, one behind the other and
-    each from a multiple of 4 on: those that a kernel lays out so."""
-    wide: tuple[int, int] = (0, 0)
-    """The inputs, from the first to before the second, that may be in float32 where the others have 16 bits: parameters, which autocast
-    leaves as they are."""
-
-    def reads_output(self, attributes: str) -> bool:
-        """Whether its backward pass reads the output, which then must not be changed in place: normalised products alone."""
-        return _RMS in self.saved and _is_normalized(attributes, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,83 +74,41 @@ def _shown(inputs: Sequence[Tensor], views: Views) -> Sequence[Tensor]:
     return inputs if views is None else [x if view is None else view.of(x) for x, view in zip(inputs, views)]
 
 
-def _like_first(inputs: Inputs) -> Shape:
-    return inputs[0].shape
+_SERVED = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
-def _to_columns(index: int) -> Callable[[Inputs], Shape]:
-    """Features that become those of the last axis of an input."""
-    return lambda inputs: (*inputs[0].shape[:2], inputs[index].shape[-1])
-
-
-def _traceless(inputs: Inputs) -> Shape:
-    n, *rest = inputs[0].shape
-    return (n * (n + 1) // 2 - 1, *rest)
-
-
-def _is_normalized(attributes: str, inputs: Inputs) -> bool:
-    return '"normalize":true' in attributes
-
-
-def _is_kept(attributes: str, inputs: Inputs) -> bool:
-    return '"recompute":false' in attributes
-
-
-def _is_one_kernel(attributes: str, inputs: Inputs) -> bool:
-    """Whether a block runs as one kernel, rather than by its parts, which are differentiated by running them once more."""
+def _has_kernels(name: str, attributes: str, inputs: Inputs) -> bool:
+    """Whether an operation runs as one kernel, rather than by its parts, which are differentiated by running them once more."""
     x = inputs[0]
     dtype = _SERVED.get(x.dtype)
     if x.device.type != "cuda" or dtype is None or x.shape[1] == 0:
         return False
-    shapes = tuple((int(t.shape[0]), 1, int(t.shape[2])) if t is x else tuple(map(int, t.shape)) for t in inputs[:11])
-    return _block_serves(attributes, shapes, dtype, str(x.device.index or 0))
-
-
-_SERVED = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+    rows = OPERATORS[name].features
+    shapes = tuple(
+        (int(t.shape[0]), 1, int(t.shape[2])) if index in rows else tuple(map(int, t.shape))
+        for index, t in enumerate(inputs)
+        if t is not None
+    )
+    return _serves(name, attributes, shapes, dtype, str(x.device.index or 0))
 
 
 @lru_cache(maxsize=4096)
-def _block_serves(attributes: str, shapes: tuple[tuple[int, ...], ...], dtype: str, device: str) -> bool:
+def _serves(name: str, attributes: str, shapes: tuple[tuple[int, ...], ...], dtype: str, device: str) -> bool:
     try:
-        return _operation("mv_block", attributes).serves([list(s) for s in shapes], dtype, f"cuda:{device}")
+        return operation(name, attributes).serves([list(s) for s in shapes], dtype, f"cuda:{device}")
     except DeviceError:
         # A program that is only traced, for a device that is not there.
         return False
 
 
-def _by_grade(inputs: Inputs) -> Shape:
-    """For each grade and row. There is one grade more than generators, and 2ⁿ blades for n generators."""
-    blades = inputs[0].shape[0]
-    return (next(n for n in range(17) if 1 << n >= blades) + 1, inputs[0].shape[1])
-
-
-_RMS = Saved("inverse_rms", _by_grade, _is_normalized, is_wide=True)
-_MAPPED = Saved("mapped", _like_first, _is_kept)
-_STAGES = tuple(Saved(name, _to_columns(1), _is_one_kernel) for name in ("linear_output", "right_factor", "sum"))
-_BLOCK = "x linear bias a b right normalization weight left left_bias gain residual?"
-
-OPERATORS = (
-    Operator("table_product", "x y", _like_first),
-    Operator("mv_linear", "x weight bias?", _to_columns(1)),
-    Operator("mv_silu", "x a b", _like_first),
-    Operator("mv_normalization", "x a", _like_first, rule="full"),
-    Operator("mv_layer_norm", "x gain", _like_first, rule="full"),
-    Operator("sgp", "x y weight", _like_first, (_RMS,)),
-    Operator("gelu_sgp_norm", "x y weight", _like_first, (_RMS,)),
-    Operator("fcgp", "x y weight", _to_columns(2), (_RMS,)),
-    Operator("gelu_fcgp_norm", "x y weight", _to_columns(2), (_RMS,)),
-    Operator("clifford_layer", "x linear weight bias?", _like_first, (_RMS, _MAPPED)),
-    Operator("fc_clifford_layer", "x linear weight bias?", _to_columns(2), (_RMS, _MAPPED)),
-    Operator("steerable_gp", "x right a weight left?", _like_first),
-    Operator("steerable_layer", "x right a weight left? left_bias?", _like_first),
-    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11), wide=(1, 11)),
-    Operator("traceless_product", "u v", _traceless),
-)
-
-
-@lru_cache(maxsize=4096)
-def _operation(name: str, attributes: str) -> Operation:
-    return Operation(name, attributes)
+def _saved_shapes(operator: Operator, attributes: str, inputs: Inputs) -> list[Optional[tuple[int, ...]]]:
+    """The shapes of what a forward pass on the device of the inputs leaves, in order; None for what it does not leave."""
+    return [
+        None
+        if axes is None or (s.needs_kernels and not _has_kernels(operator.name, attributes, inputs))
+        else sized(axes, inputs)
+        for s, axes in zip(operator.saved, saved_axes(operator.name, attributes))
+    ]
 
 
 def _nothing(like: Tensor) -> Tensor:
@@ -231,12 +150,9 @@ def _unpacked(packed: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     name = operator.name
-    names = [word.rstrip("?") for word in operator.inputs.split()]
+    names = [operand.name for operand in operator.operands]
     arity, count = len(names), len(operator.saved)
-    inputs = ", ".join(
-        f"Tensor? {word}" if given.endswith("?") else f"Tensor {word}"
-        for word, given in zip(names, operator.inputs.split())
-    )
+    inputs = ", ".join(f"Tensor{'?' if operand.is_optional else ''} {operand.name}" for operand in operator.operands)
     saved = ", ".join(f"Tensor {s.name}" for s in operator.saved)
     arriving = ", ".join(f"Tensor? grad_{word}" for word in names)
 
@@ -267,26 +183,26 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     @torch.library.impl(forward_name, ("cpu", "cuda"))
     def forward(*arguments):
         *inputs, attributes = arguments
-        output, saved = _operation(name, attributes).forward(_there(inputs))
+        output, saved = operation(name, attributes).forward(_there(inputs))
         if count == 0:
             return output
         # None of an operation that ran elsewhere, such as one on 16-bit numbers on the CPU: the backward pass runs it once more.
         left = iter(saved or ())
-        return output, *(
-            next(left) if saved and s.is_there(attributes, inputs) else _nothing(inputs[0]) for s in operator.saved
-        )
+        shapes = _saved_shapes(operator, attributes, inputs)
+        return output, *(next(left) if saved and shape is not None else _nothing(inputs[0]) for shape in shapes)
 
     @torch.library.impl(backward_name, ("cpu", "cuda"))
     def backward(grad, *arguments):
         inputs, output = arguments[:arity], arguments[arity]
         saved, (needs, attributes) = arguments[arity + 1 : -2], arguments[-2:]
-        there = [(s, what) for s, what in zip(saved, operator.saved) if what.is_there(attributes, inputs)]
-        expected = [s for s, _ in there]
-        is_known = count > 0 and all(tuple(s.shape) == tuple(what.shape(inputs)) for s, what in there)
-        gradients = _operation(name, attributes).backward(
+        there = [
+            (s, shape) for s, shape in zip(saved, _saved_shapes(operator, attributes, inputs)) if shape is not None
+        ]
+        is_known = count > 0 and all(tuple(s.shape) == tuple(shape) for s, shape in there)
+        gradients = operation(name, attributes).backward(
             _there(inputs),
             output,
-            expected if is_known else None,
+            [s for s, _ in there] if is_known else None,
             grad,
             [need for need, x in zip(needs, inputs) if x is not None],
             operator.packed if end > first else None,
@@ -302,7 +218,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     @torch.library.impl(twice_name, ("cpu", "cuda"))
     def backward_twice(grad, *arguments):
         inputs, gradients, (needs, needs_grad, attributes) = arguments[:arity], arguments[arity:-3], arguments[-3:]
-        *of_inputs, of_grad = _operation(name, attributes).backward_twice(
+        *of_inputs, of_grad = operation(name, attributes).backward_twice(
             _there(inputs),
             grad,
             [g for g, x in zip(gradients, inputs) if x is not None],
@@ -317,18 +233,19 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     def _(*arguments):
         *inputs, attributes = arguments
         x = inputs[0]
-        output = x.new_empty(operator.shape(inputs))
+        output = x.new_empty(operator.shape(attributes, inputs))
         if count == 0:
             return output
         is_short = x.dtype.itemsize == 2
         ran_elsewhere = is_short and x.device.type == "cpu"
 
-        def left(s: Saved) -> Tensor:
-            if ran_elsewhere or not s.is_there(attributes, inputs):
+        def left(s: Saved, shape: Optional[Sequence[int]]) -> Tensor:
+            if ran_elsewhere or shape is None:
                 return _nothing(x)
-            return x.new_empty(s.shape(inputs), dtype=torch.float32 if s.is_wide and is_short else x.dtype)
+            return x.new_empty(shape, dtype=torch.float32 if s.is_wide and is_short else x.dtype)
 
-        return output, *(left(s) for s in operator.saved)
+        shapes = _saved_shapes(operator, attributes, inputs)
+        return output, *(left(s, shape) for s, shape in zip(operator.saved, shapes))
 
     @torch.library.register_fake(backward_name)
     def _(grad, *arguments):
@@ -361,7 +278,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         *tensors, ctx.attributes = inputs
         ctx.set_materialize_grads(False)
         outputs = output if count else (output,)
-        ctx.save_for_backward(*tensors, *(outputs if operator.reads_output(ctx.attributes) else outputs[1:]))
+        ctx.save_for_backward(*tensors, *(outputs if operation(name, ctx.attributes).reads_output else outputs[1:]))
 
     def differentiate(ctx, grad, *_):
         if grad is None:
@@ -369,7 +286,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         needs = [bool(need) for need in ctx.needs_input_grad[:arity]]
         # Asked for once: under activation checkpointing each time would compute them.
         saved = ctx.saved_tensors
-        reads_output = operator.reads_output(ctx.attributes)
+        reads_output = operation(name, ctx.attributes).reads_output
         if is_transformed() or is_batch_of_gradients(grad):
             there = [index for index, x in enumerate(saved[:arity]) if x is not None]
             wanted, some = [needs[index] for index in there], [saved[index] for index in there]
@@ -463,10 +380,10 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         # The transpose of the gradients, which are linear in the output's: that of the output is there for its shape.
         arriving = iter(tangents)
         along = [next(arriving) if moving else None for moving in moves]
-        like = inputs[0].new_zeros(operator.shape(padded(inputs)))
+        like = inputs[0].new_zeros(operator.shape(attributes, padded(inputs)))
         return run_twice(like, *padded(inputs), *padded(along), [False] * arity, True, attributes)[-1]
 
-    transformed = derivative_rules(name, FEATURES[name], forward_kernel, backward_kernel, tangent_kernel)
+    transformed = derivative_rules(name, operator.features, forward_kernel, backward_kernel, tangent_kernel)
 
     @lru_cache(maxsize=4096)
     def eager(attributes: str, views: Views, present: int) -> Composite:
@@ -486,7 +403,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
 
         codes = ["same" if view is None else view.code for view in views or (None,) * present]
         native = _core.Composite([(name, attributes, list(range(present)))], codes, "same")
-        return Composite(native, second, operator.reads_output(attributes))
+        return Composite(native, second, operation(name, attributes).reads_output)
 
     def call(inputs: Sequence[Given], attributes: str) -> Tensor:
         views = None
@@ -526,7 +443,7 @@ def _in_precision(inputs: Sequence[Tensor], operator: Operator) -> Sequence[Tens
     x = inputs[0]
     kind = x.device.type
     if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-        target = torch.get_autocast_dtype(kind) if operator.rule == "short" else torch.float32
+        target = torch.get_autocast_dtype(kind) if operator.rule != "full" else torch.float32
         stays = (target, torch.float64)
         return [
             t if t.dtype in stays or _may_be_wide(operator, index, t, target) else t.to(target)
@@ -541,13 +458,12 @@ def _in_precision(inputs: Sequence[Tensor], operator: Operator) -> Sequence[Tens
 
 
 def _may_be_wide(operator: Operator, index: int, x: Tensor, dtype: torch.dtype) -> bool:
-    first, end = operator.wide
-    return first <= index < end and x.dtype == torch.float32 and dtype.itemsize == 2
+    return operator.operands[index].may_be_wide and x.dtype == torch.float32 and dtype.itemsize == 2
 
 
-_CALLS = {operator.name: _define(operator) for operator in OPERATORS}
+_CALLS = {name: _define(operator) for name, operator in OPERATORS.items()}
 
 
 def apply(operation: str, attributes: str, inputs: Sequence[Given]) -> Tensor:
-    """Runs an operation of :data:`OPERATORS` with attributes as JSON."""
+    """Runs an operation on features with attributes as JSON."""
     return _CALLS[operation](inputs, attributes)
