@@ -10,11 +10,13 @@ from torch import nn
 from gradewise._errors import ArgumentError
 from gradewise.torch._accelerate.algebra import take_algebras
 from gradewise.torch._accelerate.borders import borders
-from gradewise.torch._accelerate.examine import Memory
+from gradewise.torch._accelerate.examine import Memory, Outcome
 from gradewise.torch._accelerate.example import Example
+from gradewise.torch._accelerate.gate import Gate
 from gradewise.torch._accelerate.kinds import KINDS, is_unknown_layer, kind_of
+from gradewise.torch._accelerate.layers import is_ours, layers_of
 from gradewise.torch._accelerate.report import Border, Left, Replaced, Report
-from gradewise.torch._accelerate.swap import AlgebraMap, restore, swap, undo
+from gradewise.torch._accelerate.swap import AlgebraMap, enter_gate, restore, swap, undo
 from gradewise.torch._accelerate.views import adjacent_where_asked, make_adjacent
 from gradewise.torch.cgenn.maps import Map
 
@@ -90,7 +92,24 @@ def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swap
     if isinstance(module, AlgebraMap):
         return
     name = type(module).__name__
-    kind = kind_of(module)
+    layers = layers_of(module)
+    if isinstance(module, Gate) or (layers and is_ours(module)):
+        report.there_before += 1
+        return
+    kind = None if layers else kind_of(module)
+    if layers:
+        outcome = memory.examine_layers(module, layers)
+        if outcome.layer is not None:
+            try:
+                enter_gate(module, outcome.layer.layer, outcome.setting)
+            except TypeError as error:
+                report.left.append(Left(path, name, f"its class takes no subclass: {error}"))
+                return
+            swapped[path] = module
+            report.replaced.append(Replaced(path, name, outcome.layer.replacement))
+            return
+        _leave(path, name, outcome, report, swapped)
+        return
     if kind is None:
         if is_unknown_layer(module):
             report.left.append(Left(path, name, "it is none of the known layers, nor built as one"))
@@ -101,6 +120,11 @@ def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swap
         swapped[path] = module
         report.replaced.append(Replaced(path, name, kind.replacement))
         return
+    _leave(path, name, outcome, report, swapped)
+
+
+def _leave(path: str, name: str, outcome: Outcome, report: Report, swapped: dict[str, nn.Module]) -> None:
+    """Says why a module stays, and takes its parts back where it does not take what they return."""
     if outcome.reason:
         report.left.append(Left(path, name, outcome.reason, outcome.difference))
     if not outcome.are_parts_kept:

@@ -22,13 +22,14 @@ class _Seen:
     gradients: dict[str, Optional[Tensor]]
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors in somebody's arguments or results."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, dict):
-        return [t for item in value.values() for t in _tensors(item)]
+        return [t for item in value.values() for t in tensors_of(item)]
     if isinstance(value, (tuple, list)):
-        return [t for item in value for t in _tensors(item)]
+        return [t for item in value for t in tensors_of(item)]
     return []
 
 
@@ -59,7 +60,7 @@ def _run(model: nn.Module, arguments: Sequence[Any], dtype: Optional[torch.dtype
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     seed(model)
     try:
-        outputs = [t for t in _tensors(model(*given)) if t.is_floating_point()]
+        outputs = [t for t in tensors_of(model(*given)) if t.is_floating_point()]
     finally:
         with torch.no_grad():
             for name, value in model.named_buffers():
