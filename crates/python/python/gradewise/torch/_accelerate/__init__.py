@@ -14,7 +14,7 @@ from gradewise.torch._accelerate.examine import Memory, Outcome
 from gradewise.torch._accelerate.example import Example
 from gradewise.torch._accelerate.gate import Gate
 from gradewise.torch._accelerate.kinds import KINDS, is_unknown_layer, kind_of
-from gradewise.torch._accelerate.layers import is_ours, layers_of
+from gradewise.torch._accelerate.layers import is_compiled, is_ours, layers_of
 from gradewise.torch._accelerate.report import Border, Left, Replaced, Report
 from gradewise.torch._accelerate.swap import AlgebraMap, enter_gate, restore, swap, undo
 from gradewise.torch._accelerate.views import adjacent_where_asked, make_adjacent
@@ -56,7 +56,10 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     memory = Memory()
     try:
         # Children first: a whole is replaced if its parts were.
+        compiled = [f"{path}." if path else "" for path, part in model.named_modules() if is_compiled(part) and layers_of(part)]
         for path, module in sorted(model.named_modules(), key=lambda item: -item[0].count(".") - bool(item[0])):
+            if any(path.startswith(whole) and path != whole[:-1] for whole in compiled):
+                continue
             _consider(path, module, memory, report, swapped)
         algebras += take_algebras(model)
         adjacent_where_asked(model)
@@ -97,6 +100,10 @@ def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swap
         report.there_before += 1
         return
     kind = None if layers else kind_of(module)
+    if layers and is_compiled(module):
+        reason = "its forward is compiled: make it without compile=True, and compile what accelerate gives"
+        report.left.append(Left(path, name, reason))
+        return
     if layers:
         outcome = memory.examine_layers(module, layers)
         if outcome.layer is not None:

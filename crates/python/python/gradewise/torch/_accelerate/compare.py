@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise.torch._accelerate.example import tensors_of
-from gradewise.torch._accelerate.gate import MULTIVECTORS, Argument, Gate, Proven
+from gradewise.torch._accelerate.gate import MODES, MULTIVECTORS, SCALARS, Argument, Gate, Proven
 from gradewise.torch._accelerate.layers import LayerKind, package_modules
 from gradewise.torch._accelerate.proof import TOLERANCE, Unlike, copy_of, distance, disturbed, quiet, seed
 from gradewise.torch._accelerate.swap import enter_gate, is_swapped, restore
@@ -118,7 +118,7 @@ class _Evidence:
                 raise
             calls.add((call.tensors, min(call.axes, 2)))
             options |= call.options
-        modes = {"plain", *(mode for mode in ("short", "autocast") if self._is_alike_in(mode, extras))}
+        modes = {"plain", *(mode for mode in MODES if self._is_alike_in(mode, extras))}
         return Proven(
             self.takes, self.names, self.takes_more, frozenset(calls), frozenset(options), frozenset(modes), extras
         )
@@ -162,7 +162,11 @@ class _Evidence:
                 if mode == "short":
                     own, ours = own.bfloat16(), ours.bfloat16()
                     call = Call({k: _short(v) for k, v in call.arguments.items()}, call.axes)
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=mode == "autocast"):
+                if mode == "autocast, short scalars":
+                    scalars = {name for name, argument in self.takes.items() if argument.layout == SCALARS}
+                    arguments = {k: _short(v) if k in scalars else v for k, v in call.arguments.items()}
+                    call = Call(arguments, call.axes)
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=mode != "short"):
                     theirs = [t for t in tensors_of(own.eval()(**call.arguments))]
                     made = [t for t in tensors_of(self.kind.layer.forward(ours.eval(), **call.arguments))]
         except Exception:
@@ -307,7 +311,7 @@ def _observe(module: nn.Module, call: Call, ours: Optional[type[nn.Module]] = No
     seed(module)
     outputs = module(**passed) if ours is None else ours.forward(module, **passed)
     after = _attributes(module)
-    changed = {name for (_, name) in before.keys() | after.keys() if False}
+    changed = set()
     for key in before.keys() | after.keys():
         if key not in before or key not in after or before[key] is not after[key]:
             changed.add(key[1])

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 MULTIVECTORS, SCALARS, VECTORS, VECTORS_LAST = "multivectors", "scalars", "vectors", "vectors last"
 """Layouts: ``[..., channels, 16]``, ``[..., channels]``, ``[..., 4, channels]`` and ``[..., channels, 4]``."""
 
+MODES = ("short", "autocast", "autocast, short scalars")
+"""How a layer may run beside float32 and float64: with parameters of 16 bits; under autocast; there with scalars of 16 bits."""
+
 _TAIL = {MULTIVECTORS: 2, SCALARS: 1, VECTORS: 2, VECTORS_LAST: 2}
 
 
@@ -57,7 +60,7 @@ class Proven:
     options: frozenset[str]
     """What else there was, as :func:`_option` names it."""
     modes: frozenset[str]
-    """"plain", "short" for parameters of 16 bits, "autocast"."""
+    """Those of :data:`MODES` beside "plain"."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that our layer has and the published one has not."""
 
@@ -95,7 +98,7 @@ class Proven:
         outer = {lead[:-1] for lead in leads.values()}
         if len(outer) != 1 or (frozenset(tensors), min(len(outer.pop()), 2)) not in self.calls:
             return False
-        if self._mode(module, list(tensors.values())) not in self.modes:
+        if self._mode(module, tensors) not in self.modes:
             return False
         for name, value in found.items():
             if name in self.arguments:
@@ -105,17 +108,26 @@ class Proven:
                 return False
         return True
 
-    def _mode(self, module: nn.Module, tensors: list[Tensor]) -> Optional[str]:
-        kind = tensors[0].device.type
+    def _mode(self, module: nn.Module, tensors: dict[str, Tensor]) -> Optional[str]:
+        kind = next(iter(tensors.values())).device.type
         if kind not in ("cpu", "cuda"):
             return None
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-            autocast = torch.is_autocast_enabled(kind) and not _is_naive(type(module)._published)
-            return "autocast" if autocast and all(x.dtype != torch.float64 for x in tensors) else None
-        dtypes = {x.dtype for x in tensors}
         parameter = next(module.parameters(), None)
-        if parameter is not None:
-            dtypes.add(parameter.dtype)
+        of_parameter = None if parameter is None else parameter.dtype
+        dtypes = {x.dtype for x in tensors.values()}
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            if of_parameter not in (None, torch.float32) or not torch.is_autocast_enabled(kind):
+                return None
+            if _is_naive(type(module)._published):
+                return None
+            if dtypes == {torch.float32}:
+                return "autocast"
+            of_scalars = {x.dtype for name, x in tensors.items() if self.arguments[name].layout == SCALARS}
+            rest = {x.dtype for name, x in tensors.items() if self.arguments[name].layout != SCALARS}
+            is_mixed = rest == {torch.float32} and of_scalars == {torch.get_autocast_dtype(kind)}
+            return "autocast, short scalars" if is_mixed else None
+        if of_parameter is not None:
+            dtypes.add(of_parameter)
         if len(dtypes) != 1:
             return None
         return "plain" if dtypes <= {torch.float32, torch.float64} else "short"

@@ -16,6 +16,7 @@ import gradewise.torch.lgatr.nets as lgatr_nets
 from gradewise.torch._accelerate.gate import MULTIVECTORS, SCALARS, VECTORS, VECTORS_LAST, Argument
 from gradewise.torch._transformers.features import Layer, acts_as
 from gradewise.torch.gatr.layers import attention as gatr_attention
+from gradewise.torch.gatr.layers.norm import gate
 from gradewise.torch.lgatr.layers import attention as lgatr_attention
 from gradewise.torch.lgatr.layers import slim, slim_attention
 
@@ -116,7 +117,10 @@ def _of_conditional_block(module: Any) -> Takes:
 
 
 def _of_conditional(module: Any) -> Takes:
-    return _of_linear(module.linear_in) | _condition(module.blocks[0].crossattention.config)
+    takes = _of_linear(module.linear_in)
+    if not len(module.blocks):
+        return takes | _pair(None, None, "multivectors_cond", 1, scalars="scalars_cond")
+    return takes | _condition(module.blocks[0].crossattention.config)
 
 
 def _slim(v: Optional[int], s: Optional[int], names: tuple[str, str] = ("vectors", "scalars"), group: int = 0, layout: str = VECTORS) -> Takes:
@@ -144,7 +148,10 @@ _CONDITIONED = ("vectors", "scalars", "vectors_cond", "scalars_cond")
 
 
 def _of_slim_conditional(module: Any) -> Takes:
-    takes = _of_slim_cross(module.blocks[0].crossattention, _CONDITIONED, VECTORS_LAST)
+    if not len(module.blocks):
+        takes = _slim(None, None, _CONDITIONED[2:], 1, VECTORS_LAST)  # type: ignore[arg-type]
+    else:
+        takes = _of_slim_cross(module.blocks[0].crossattention, _CONDITIONED, VECTORS_LAST)
     return takes | _of_slim_linear(module.linear_in, VECTORS_LAST)
 
 
@@ -155,6 +162,10 @@ def _kinds_inside(module: Any) -> dict[str, Any]:
 
 def _constants(module: Any) -> dict[str, Any]:
     return {"_constants": (float(module.epsilon), float(module.gain))}
+
+
+def _gate(module: Any) -> dict[str, Any]:
+    return {"_gate": gate(module.gated_nonlinearity.__name__.removeprefix("gated_"))}
 
 
 _S = frozenset({"scalars"})
@@ -233,7 +244,13 @@ LAYERS = (
     _gatr(gatr_layers.EquiLinear, (*_LINEAR, "_in_mv_channels"), _of_linear),
     _gatr(gatr_layers.EquiLayerNorm, ("mv_channel_dim", "epsilon"), _any, optional=_S),
     _gatr(gatr_layers.GradeDropout, ("_dropout_prob",), _any, optional=_S),
-    _gatr(gatr_layers.ScalarGatedNonlinearity, ("gated_nonlinearity", "scalar_nonlinearity"), _any, optional=_S),
+    _gatr(
+        gatr_layers.ScalarGatedNonlinearity,
+        ("gated_nonlinearity", "scalar_nonlinearity"),
+        _any,
+        optional=_S,
+        extras=_gate,
+    ),
     _gatr(gatr_layers.GeometricBilinear, (*_BILINEAR, "linear_join_left"), _of_mlp, reference="reference_mv"),
     _gatr(gatr_layers.GeoMLP, ("layers",), _of_mlp, reference="reference_mv", extras=_kinds_inside),
     _gatr(gatr_attention.QKVModule, ("in_linear", "config"), lambda m: _of_config(m.config, "inputs")),
@@ -278,9 +295,13 @@ def layers_of(module: nn.Module) -> list[LayerKind]:
 
 
 def is_ours(module: nn.Module) -> bool:
-    """Whether this is a layer of this package."""
-    kinds = BY_NAME.get(type(module).__name__, [])
-    return any(type(module) is kind.layer for kind in kinds)
+    """Whether this is a layer of this package, or one that inherits from it."""
+    return isinstance(module, tuple(kind.layer for kind in LAYERS))
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a layer's ``forward`` was compiled, as by the published ``compile=True``."""
+    return hasattr(module.__dict__.get("forward"), "_torchdynamo_orig_callable")
 
 
 def package_modules(module: nn.Module) -> list[Any]:
