@@ -118,7 +118,7 @@ class _Evidence:
                 raise
             calls.add((call.tensors, min(call.axes, 2)))
             options |= call.options
-        modes = {"plain", *(mode for mode in MODES if self._is_alike_in(mode, extras))}
+        modes = {"plain", *self._modes(everything)}
         return Proven(
             self.takes, self.names, self.takes_more, frozenset(calls), frozenset(options), frozenset(modes), extras
         )
@@ -149,31 +149,32 @@ class _Evidence:
             allowed = _ROUNDINGS * _compare(moved, expected, math.inf)
             _compare(found, expected, min(max(allowed, TOLERANCE), _LARGEST))
 
-    def _is_alike_in(self, mode: str, extras: dict[str, Any]) -> bool:
-        """Whether both return the same dtypes with 16 bits, with errors alike."""
+    def _modes(self, everything: Proven) -> Iterator[str]:
+        """The modes in which both return the same dtypes, with errors alike."""
         call = next(self._calls())
-        call = Call({k: _single(v) for k, v in call.arguments.items()}, call.axes)
-        own, ours = copy.deepcopy(self.published).float(), copy.deepcopy(self.base).float()
-        everything = Proven(self.takes, self.names, self.takes_more, frozenset(), frozenset(), frozenset(), extras)
+        arguments = {name: _to(x, torch.float32) for name, x in call.arguments.items()}
+        scalars = {name for name, argument in self.takes.items() if argument.layout == SCALARS}
+        own, ours = (copy.deepcopy(model).float().eval() for model in (self.published, self.base))
         enter_gate(ours, self.kind.layer, everything)
-        try:
-            with torch.no_grad():
-                right = [t for t in tensors_of(own.eval()(**call.arguments))]
-                if mode == "short":
-                    own, ours = own.bfloat16(), ours.bfloat16()
-                    call = Call({k: _short(v) for k, v in call.arguments.items()}, call.axes)
-                if mode == "autocast, short scalars":
-                    scalars = {name for name, argument in self.takes.items() if argument.layout == SCALARS}
-                    arguments = {k: _short(v) if k in scalars else v for k, v in call.arguments.items()}
-                    call = Call(arguments, call.axes)
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=mode != "short"):
-                    theirs = [t for t in tensors_of(own.eval()(**call.arguments))]
-                    made = [t for t in tensors_of(self.kind.layer.forward(ours.eval(), **call.arguments))]
-        except Exception:
-            return False
-        if [t.dtype for t in made] != [t.dtype for t in theirs] or len(made) != len(right):
-            return False
-        return all(distance(a, x) <= 3 * distance(b, x) + 0.05 for a, b, x in zip(made, theirs, right))
+        with torch.no_grad():
+            right = tensors_of(own(**arguments))
+            # Under autocast first: the others change the parameters.
+            for mode in reversed(MODES):
+                is_autocast = mode != "short"
+                shortened = scalars if is_autocast else arguments
+                given = arguments
+                if mode != "autocast":
+                    given = {n: _to(x, torch.bfloat16) if n in shortened else x for n, x in arguments.items()}
+                try:
+                    if not is_autocast:
+                        own, ours = own.bfloat16(), ours.bfloat16()
+                    with torch.autocast(self.device.type, torch.bfloat16, enabled=is_autocast):
+                        theirs, made = tensors_of(own(**given)), tensors_of(self.kind.layer.forward(ours, **given))
+                except Exception:
+                    continue
+                is_alike = [t.dtype for t in made] == [t.dtype for t in theirs] and len(made) == len(right)
+                if is_alike and all(distance(a, x) <= 3 * distance(b, x) + 0.05 for a, b, x in zip(made, theirs, right)):
+                    yield mode
 
     def _calls(self) -> Iterator[Call]:
         deep = self.kind.axes == 2
@@ -269,12 +270,8 @@ def _copied(module: nn.Module, dtype: torch.dtype, is_on_cpu: bool) -> nn.Module
     return copied
 
 
-def _single(x: Any) -> Any:
-    return x.float() if isinstance(x, Tensor) and x.is_floating_point() else x
-
-
-def _short(x: Any) -> Any:
-    return x.bfloat16() if isinstance(x, Tensor) and x.is_floating_point() else x
+def _to(x: Any, dtype: torch.dtype) -> Any:
+    return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
 def _rounded(call: Call) -> Call:
