@@ -20,17 +20,17 @@ COUNT = int(os.environ.get("GRADEWISE_ACCELERATE", 20))
 """How many draws of options of each package are accelerated."""
 FIRST = int(os.environ.get("GRADEWISE_ACCELERATE_FIRST", 0))
 DRAWS = {"lgatr": transformer_cases.lgatr_options, "gatr": transformer_cases.gatr_options}
-LGATR = dict(
-    num_blocks=1,
-    in_mv_channels=2,
-    out_mv_channels=1,
-    hidden_mv_channels=4,
-    in_s_channels=3,
-    out_s_channels=1,
-    hidden_s_channels=8,
-    attention={"num_heads": 2},
-    mlp={},
-)
+LGATR = {
+    "num_blocks": 1,
+    "in_mv_channels": 2,
+    "out_mv_channels": 1,
+    "hidden_mv_channels": 4,
+    "in_s_channels": 3,
+    "out_s_channels": 1,
+    "hidden_s_channels": 8,
+    "attention": {"num_heads": 2},
+    "mlp": {},
+}
 
 
 def package(name):
@@ -150,7 +150,13 @@ def test_calls_that_were_compared(monkeypatch):
     calls = by_own_code(monkeypatch, package("lgatr").LGATr)
     keys = torch.rand(2, 1, 5, 5) > 0.3
     keys[..., 0] = True
-    for options in ({}, {"attn_mask": keys}, {"attn_mask": torch.randn(5, 5)}, {"is_causal": True}, {"attn_mask": None}):
+    for options in (
+        {},
+        {"attn_mask": keys},
+        {"attn_mask": torch.randn(5, 5)},
+        {"is_causal": True},
+        {"attn_mask": None},
+    ):
         model(**features(), **options)
     model(*features().values())
     model(**features(lead=(2, 3, 4)))
@@ -159,7 +165,9 @@ def test_calls_that_were_compared(monkeypatch):
     assert not calls
 
 
-@pytest.mark.parametrize("case", ["mask of heads", "dropout", "two dtypes", "naive", "package's naive", "wrong channels"])
+@pytest.mark.parametrize(
+    "case", ["mask of heads", "dropout", "two dtypes", "naive", "package's naive", "wrong channels"]
+)
 def test_other_calls_run_the_published_code(case, monkeypatch):
     lib = package("lgatr")
     model = lgatr()
@@ -212,10 +220,10 @@ class Tagger(nn.Module):
 
     def __init__(self, lib, layers):
         super().__init__()
-        config = dict(in_mv_channels=4, out_mv_channels=4, in_s_channels=8, out_s_channels=8, num_heads=2)
+        sizes = {"in_mv_channels": 4, "out_mv_channels": 4, "in_s_channels": 8, "out_s_channels": 8}
         self.into = layers.EquiLinear(2, 4, lib.PrimitivesConfig(), 3, 8)
         self.norm = layers.EquiLayerNorm()
-        self.attention = layers.SelfAttention(lib.SelfAttentionConfig(**config), lib.PrimitivesConfig())
+        self.attention = layers.SelfAttention(lib.SelfAttentionConfig(num_heads=2, **sizes), lib.PrimitivesConfig())
         self.mlp = layers.GeoMLP(lib.MLPConfig(mv_channels=4, s_channels=8), lib.PrimitivesConfig())
         self.head = nn.Linear(4 * 16 + 8, 3)
 
@@ -241,7 +249,7 @@ def test_layers_in_somebodys_model():
 
 def edited(lib, edit):
     """A model with one change in a place."""
-    import lgatr.layers as layers
+    from lgatr import layers
 
     model = lgatr(num_blocks=2).double()
     part = model.blocks[0].mlp.layers[0].norm if edit.startswith("norm") else model.blocks[0].norm1

@@ -24,7 +24,7 @@ __all__ = ["Border", "Left", "Replaced", "Report", "accelerate", "borders", "res
 
 
 def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequence[Any]] = None) -> Report:
-    """Lets the modules of Clifford-group-equivariant networks and of Flash Clifford in ``model`` compute with fused operators.
+    """Lets the modules of Clifford-group-equivariant networks, of Flash Clifford, lgatr and gatr in ``model`` compute with fused operators.
 
     Each module is compared with what would take its place before it is changed: copies of both run in float64, forward and backward, on
     made-up inputs and graphs and with parameters moved away from their initial values. A module that differs is left, and the report says
@@ -56,7 +56,9 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     memory = Memory()
     try:
         # Children first: a whole is replaced if its parts were.
-        compiled = [f"{path}." if path else "" for path, part in model.named_modules() if is_compiled(part) and layers_of(part)]
+        compiled = [
+            f"{path}." if path else "" for path, part in model.named_modules() if is_compiled(part) and layers_of(part)
+        ]
         for path, module in sorted(model.named_modules(), key=lambda item: -item[0].count(".") - bool(item[0])):
             if any(path.startswith(whole) and path != whole[:-1] for whole in compiled):
                 continue
@@ -72,7 +74,9 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
         raise
     if not (report.replaced or report.left or report.there_before):
         names = ", ".join(kind.name for kind in KINDS if kind.name != "Sequential")
-        raise ArgumentError(f"accelerate: the model has none of the modules {names} that can be replaced")
+        raise ArgumentError(
+            f"accelerate: the model has none of the modules {names} that can be replaced, nor layers of lgatr or gatr"
+        )
     if verbose:
         print(report)
     return report

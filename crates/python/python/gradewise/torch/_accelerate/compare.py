@@ -8,7 +8,7 @@ import inspect
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional
 
 import torch
@@ -81,6 +81,8 @@ def examine_layer(module: nn.Module, kind: LayerKind) -> Proven:
     taken = {n for cls in kind.layer.__mro__ if cls not in nn.Module.__mro__ for n in vars(cls) if n.startswith("_")}
     taken = {n for n in taken if not n.startswith("__")}
     theirs = {n for cls in published.__mro__ if cls not in nn.Module.__mro__ for n in vars(cls)}
+    if published.__call__ is not nn.Module.__call__:
+        raise Unlike("its class has a __call__ of its own")
     if taken & theirs:
         raise Unlike(f"its class has a {min(taken & theirs)}, which is a name of the replacement")
     with quiet(module), exact(module):
@@ -108,7 +110,8 @@ class _Evidence:
         candidate = copy.deepcopy(self.base)
         everything = Proven(self.takes, self.names, self.takes_more, frozenset(), frozenset(), frozenset(), extras)
         enter_gate(candidate, self.kind.layer, everything)
-        calls, options = set(), set()
+        calls: set[tuple[frozenset[str], int]] = set()
+        options: set[str] = set()
         for call in self._calls():
             try:
                 self._need(candidate, call)
@@ -154,7 +157,7 @@ class _Evidence:
         call = next(self._calls())
         arguments = {name: _to(x, torch.float32) for name, x in call.arguments.items()}
         scalars = {name for name, argument in self.takes.items() if argument.layout == SCALARS}
-        own, ours = (copy.deepcopy(model).float().eval() for model in (self.published, self.base))
+        own, ours = (_in_dtype(copy.deepcopy(model), torch.float32).eval() for model in (self.published, self.base))
         enter_gate(ours, self.kind.layer, everything)
         with torch.no_grad():
             right = tensors_of(own(**arguments))
@@ -167,20 +170,22 @@ class _Evidence:
                     given = {n: _to(x, torch.bfloat16) if n in shortened else x for n, x in arguments.items()}
                 try:
                     if not is_autocast:
-                        own, ours = own.bfloat16(), ours.bfloat16()
+                        own, ours = (_in_dtype(model, torch.bfloat16) for model in (own, ours))
                     with torch.autocast(self.device.type, torch.bfloat16, enabled=is_autocast):
                         theirs, made = tensors_of(own(**given)), tensors_of(self.kind.layer.forward(ours, **given))
                 except Exception:
                     continue
                 is_alike = [t.dtype for t in made] == [t.dtype for t in theirs] and len(made) == len(right)
-                if is_alike and all(distance(a, x) <= 3 * distance(b, x) + 0.05 for a, b, x in zip(made, theirs, right)):
+                if is_alike and all(
+                    distance(a, x) <= 3 * distance(b, x) + 0.05 for a, b, x in zip(made, theirs, right)
+                ):
                     yield mode
 
     def _calls(self) -> Iterator[Call]:
         deep = self.kind.axes == 2
         yield self._call((2, 3) if deep else (2,), (4, 3), 1)
-        yield self._call((1, 2) if deep else (3,), (2, 5), 2, scale=0.1)
-        yield self._call((2, 2) if deep else (2,), (3, 2), 3, is_training=True)
+        yield self._call((1, 2) if deep else (3,), (9, 6), 2, scale=0.1)
+        yield self._call((2, 2) if deep else (2,), (3, 2), 3, scale=20.0, is_training=True)
         yield self._call((2, 1) if deep else (1,), (1, 1), 4, is_optional=True)
         lead = (2, 3) if deep else (2,)
         if not deep:
@@ -193,12 +198,28 @@ class _Evidence:
             for name, more in self._attention(parameter, lead, (4, 3)):
                 yield self._call(lead, (4, 3), 8, more=more, options=(name,), is_optional=True)
         if self.kind.reference == "join_reference":
-            yield self._call(lead, (4, 3), 9, more={"join_reference": "canonical"}, options=("join_reference.canonical",), is_optional=True)
+            yield self._call(
+                lead,
+                (4, 3),
+                9,
+                more={"join_reference": "canonical"},
+                options=("join_reference.canonical",),
+                is_optional=True,
+            )
             for shape in ((16,), (lead[0], *[1] * (len(lead) + 1), 16)):
                 more = {"join_reference": self._normal(shape, 11)}
-                yield self._call(lead, (4, 3), 9, more=more, options=(f"join_reference.{len(shape)}",), is_optional=True)
+                yield self._call(
+                    lead, (4, 3), 9, more=more, options=(f"join_reference.{len(shape)}",), is_optional=True
+                )
         if self.kind.reference == "reference_mv":
-            yield self._call(lead, (4, 3), 9, more={"reference_mv": self._normal((16,), 11)}, options=("reference_mv.1",), is_optional=True)
+            yield self._call(
+                lead,
+                (4, 3),
+                9,
+                more={"reference_mv": self._normal((16,), 11)},
+                options=("reference_mv.1",),
+                is_optional=True,
+            )
 
     def _attention(self, parameter: str, lead: tuple[int, ...], items: tuple[int, int]) -> Iterator[tuple[str, dict]]:
         """Options of attention: their name, and the arguments."""
@@ -247,13 +268,15 @@ class _Evidence:
             arguments |= {name: None for name in without if name in self.names}
         return Call(arguments | (more or {}), len(lead), frozenset(options), tensors=frozenset(takes), **settings)
 
-    def _features(self, argument: Argument, lead: tuple[int, ...], items: tuple[int, int], number: int, scale: float) -> Tensor:
+    def _features(
+        self, argument: Argument, lead: tuple[int, ...], items: tuple[int, int], number: int, scale: float
+    ) -> Tensor:
         """Normal numbers; items of other sizes among them, for what is added to norms."""
         channels = (3 if argument.layout == MULTIVECTORS else 2) if argument.channels is None else argument.channels
         outer = (*lead, items[argument.group])
         made = self._normal(argument.shape(outer, channels), number) * scale
         if items[argument.group] > 1:
-            sizes = torch.tensor([1.0, 0.03, 2.0, 0.3, 1.0][: items[argument.group]], dtype=torch.float64)
+            sizes = torch.tensor([1.0, 0.03, 2.0, *[0.3] * 9][: items[argument.group]], dtype=torch.float64)
             made = made * sizes.to(made.device).view(-1, *[1] * (made.dim() - len(outer)))
         return made
 
@@ -262,12 +285,17 @@ def _copied(module: nn.Module, dtype: torch.dtype, is_on_cpu: bool) -> nn.Module
     copied = copy_of(module, dtype)
     if is_on_cpu:
         copied = copied.cpu()
-    for part in copied.modules():
-        if hasattr(part, "seq_len_cached"):
-            # Rotary positions of another dtype.
-            part.seq_len_cached = None
+    _in_dtype(copied, dtype)
     disturbed(copied)
     return copied
+
+
+def _in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    for part in module.modules():
+        if hasattr(part, "seq_len_cached"):
+            # Rotary positions that were kept in another dtype.
+            part.seq_len_cached = None
+    return module.to(dtype)
 
 
 def _to(x: Any, dtype: torch.dtype) -> Any:
@@ -299,7 +327,9 @@ def _observe(module: nn.Module, call: Call, ours: Optional[type[nn.Module]] = No
     """Runs a module forward and backward, by the code of one of our layers or by its own."""
     module.train(call.is_training)
     given = {
-        name: x.clone().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() and "mask" not in name else x
+        name: x.clone().requires_grad_()
+        if isinstance(x, Tensor) and x.is_floating_point() and "mask" not in name
+        else x
         for name, x in call.arguments.items()
     }
     passed = {name: x.clone() if isinstance(x, Tensor) else x for name, x in given.items()}

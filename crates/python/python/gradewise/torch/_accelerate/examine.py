@@ -199,7 +199,9 @@ class Memory:
 
     def examine_layers(self, module: nn.Module, kinds: Sequence[LayerKind]) -> Outcome:
         """:func:`examine_layers`, unless a module like this one was examined."""
-        return self._remembered(module, tuple(kind.replacement for kind in kinds), lambda: examine_layers(module, kinds))
+        return self._remembered(
+            module, tuple(kind.replacement for kind in kinds), lambda: examine_layers(module, kinds)
+        )
 
     def _remembered(self, module: nn.Module, name: Hashable, how: Callable[[], Outcome]) -> Outcome:
         try:

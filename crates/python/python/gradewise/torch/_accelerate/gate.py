@@ -37,7 +37,9 @@ class Argument:
     def lead(self, x: Tensor) -> Optional[tuple[int, ...]]:
         """The axes before channels; None if a tensor is no such one."""
         at = x.dim() - _TAIL[self.layout]
-        if at < 1 or (self.channels is not None and x.shape[-1 if self.layout in (SCALARS, VECTORS) else -2] != self.channels):
+        if at < 1 or (
+            self.channels is not None and x.shape[-1 if self.layout in (SCALARS, VECTORS) else -2] != self.channels
+        ):
             return None
         if self.layout != SCALARS:
             blades = {MULTIVECTORS: x.shape[-1] == 16, VECTORS: x.shape[-2] == 4, VECTORS_LAST: x.shape[-1] == 4}

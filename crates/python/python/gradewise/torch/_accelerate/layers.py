@@ -1,4 +1,4 @@
-"""The layers of transformers of geometric algebra that are known, by their published names: what each takes, and which of ours it may be."""
+"""The layers of transformers that are known, by their published names: what each takes, and which of ours it may be."""
 
 from __future__ import annotations
 
@@ -123,7 +123,13 @@ def _of_conditional(module: Any) -> Takes:
     return takes | _condition(module.blocks[0].crossattention.config)
 
 
-def _slim(v: Optional[int], s: Optional[int], names: tuple[str, str] = ("vectors", "scalars"), group: int = 0, layout: str = VECTORS) -> Takes:
+def _slim(
+    v: Optional[int],
+    s: Optional[int],
+    names: tuple[str, str] = ("vectors", "scalars"),
+    group: int = 0,
+    layout: str = VECTORS,
+) -> Takes:
     return {names[0]: Argument(layout, v, group), names[1]: Argument(SCALARS, s, group)}
 
 
@@ -137,10 +143,19 @@ def _of_slim_norm(module: Any) -> Takes:
     return _slim(module.weight_v.shape[0], module.weight_s.shape[0])
 
 
-def _of_slim_cross(module: Any, names: tuple[str, ...] = ("vectors_q", "scalars_q", "vectors_kv", "scalars_kv"), layout: str = VECTORS) -> Takes:
+def _of_slim_cross(
+    module: Any, names: tuple[str, ...] = ("vectors_q", "scalars_q", "vectors_kv", "scalars_kv"), layout: str = VECTORS
+) -> Takes:
     q, kv = module.linear_in_q, module.linear_in_kv
-    return _slim(q._in_v_channels, q._in_s_channels, names[:2], 0, layout) | _slim(  # type: ignore[arg-type]
-        kv._in_v_channels, kv._in_s_channels, names[2:], 1, layout  # type: ignore[arg-type]
+    return (
+        _slim(q._in_v_channels, q._in_s_channels, names[:2], 0, layout)
+        | _slim(  # type: ignore[arg-type]
+            kv._in_v_channels,
+            kv._in_s_channels,
+            names[2:],
+            1,
+            layout,  # type: ignore[arg-type]
+        )
     )
 
 
@@ -254,7 +269,9 @@ LAYERS = (
     _gatr(gatr_layers.GeometricBilinear, (*_BILINEAR, "linear_join_left"), _of_mlp, reference="reference_mv"),
     _gatr(gatr_layers.GeoMLP, ("layers",), _of_mlp, reference="reference_mv", extras=_kinds_inside),
     _gatr(gatr_attention.QKVModule, ("in_linear", "config"), lambda m: _of_config(m.config, "inputs")),
-    _gatr(gatr_attention.MultiQueryQKVModule, ("q_linear", "k_linear", "config"), lambda m: _of_config(m.config, "inputs")),
+    _gatr(
+        gatr_attention.MultiQueryQKVModule, ("q_linear", "k_linear", "config"), lambda m: _of_config(m.config, "inputs")
+    ),
     _gatr(
         gatr_layers.SelfAttention,
         ("qkv_module", "out_linear", "pos_encoding", "attention"),
