@@ -61,7 +61,7 @@ def features(dtype=torch.float32, lead=(2, 5)):
 
 def difference(model, published, inputs, **call):
     """Of outputs and all gradients, for one seed."""
-    with torch.no_grad():
+    with torch.no_grad(), default_dtype(next(iter(inputs.values())).dtype):
         cotangents = [torch.randn_like(y) for y in published(**inputs, **call) if y is not None]
     results = []
     for each in (model, published):

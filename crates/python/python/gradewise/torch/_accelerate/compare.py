@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
 
+from gradewise.torch._accelerate.constants import exact
 from gradewise.torch._accelerate.example import tensors_of
 from gradewise.torch._accelerate.gate import MODES, MULTIVECTORS, SCALARS, Argument, Gate, Proven
-from gradewise.torch._accelerate.layers import LayerKind, package_modules
+from gradewise.torch._accelerate.layers import LayerKind
 from gradewise.torch._accelerate.proof import TOLERANCE, Unlike, copy_of, distance, disturbed, quiet, seed
 from gradewise.torch._accelerate.swap import enter_gate, is_swapped, restore
 
@@ -44,31 +43,6 @@ class Call:
 class _Seen:
     outputs: list[Optional[Tensor]]
     gradients: dict[str, Optional[Tensor]]
-
-
-@contextmanager
-def exact(module: nn.Module) -> Iterator[None]:
-    """Constants that a package keeps are made anew, in double precision, and are as they were afterwards."""
-    kept: list[tuple[Any, str, Any]] = []
-    fresh: dict[int, Any] = {}
-    for found in package_modules(module):
-        for name, value in list(vars(found).items()):
-            if type(value) is functools._lru_cache_wrapper:
-                made = fresh.setdefault(id(value), functools.lru_cache(maxsize=None)(value.__wrapped__))
-            elif type(value).__name__ == "gatr_cache":
-                made = fresh.setdefault(id(value), type(value)(value.fn))
-            else:
-                continue
-            kept.append((found, name, value))
-            setattr(found, name, made)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-        for found, name, value in kept:
-            setattr(found, name, value)
 
 
 def examine_layer(module: nn.Module, kind: LayerKind) -> Proven:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
+from gradewise.torch._accelerate.constants import exact
 from gradewise.torch._accelerate.proof import TOLERANCE, copy_of, distance, quiet, seed
 
 _TOLERANCES = {torch.float64: TOLERANCE, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
@@ -88,7 +89,8 @@ class Example:
         self.exact: Optional[_Seen] = None
         with quiet(model):
             try:
-                self.exact = _run(copy_of(model), arguments, torch.float64)
+                with exact(model):
+                    self.exact = _run(copy_of(model), arguments, torch.float64)
             except Exception:
                 # Models that convert their inputs, or that cannot be copied, run as they are.
                 self.own = _run(model, arguments, None)
@@ -103,7 +105,8 @@ class Example:
         with quiet(model):
             if self.exact is not None:
                 expected, tolerance = self.exact, _TOLERANCES[torch.float64]
-                found = _run(copy_of(model), self.arguments, torch.float64)
+                with exact(model):
+                    found = _run(copy_of(model), self.arguments, torch.float64)
             else:
                 expected, tolerance = self.own, _TOLERANCES.get(self.first, 1e-3)
                 found = _run(model, self.arguments, None)

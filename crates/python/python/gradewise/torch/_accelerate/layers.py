@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -319,9 +318,3 @@ def is_ours(module: nn.Module) -> bool:
 def is_compiled(module: nn.Module) -> bool:
     """Whether a layer's ``forward`` was compiled, as by the published ``compile=True``."""
     return hasattr(module.__dict__.get("forward"), "_torchdynamo_orig_callable")
-
-
-def package_modules(module: nn.Module) -> list[Any]:
-    """The Python modules of the package that a layer is from."""
-    package = type(module).__module__.split(".")[0]
-    return [m for name, m in list(sys.modules.items()) if name.split(".")[0] == package and ".primitives" in name]
