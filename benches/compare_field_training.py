@@ -3,7 +3,7 @@
 schedule, and prints one JSON object for each run: parameters, errors of one step and of rollouts as the task defines them, and the time
 of a training step.
 
-  simulate_fields navier-stokes DATA 64            # cargo run --release -p gradewise-nn --example simulate_fields
+  simulate_fields navier-stokes DATA 64            # cargo run --release -p gradewise-zoo --example simulate_fields
   compare_field_training.py DATA plain --train 16,64 --seeds 3    # a run for each number of trajectories and each seed
   compare_field_training.py DATA unet
   compare_field_training.py DATA clifford --cscnn PATH --cliffordlayers PATH

@@ -65,7 +65,7 @@ def rate(step, steps, lr, final, warmup, decay):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="folder of a run of gradewise, whose losses are shown beside")
-    parser.add_argument("--text", type=Path, default=Path(__file__).resolve().parent.parent / "crates/nn/src/data/text/sample.txt")
+    parser.add_argument("--text", type=Path, default=Path(__file__).resolve().parent.parent / "crates/zoo/src/data/text/sample.txt")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--seed", type=int, default=0)

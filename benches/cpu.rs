@@ -6,11 +6,13 @@
 use gradewise::autograd::{BackwardOptions, Sizes, Tensor, Traffic, clifford, no_grad, registry::entries};
 use gradewise::core::{Algebra, DType, Signature};
 use gradewise::kernels::{Array, Device, memory};
-use gradewise::nn::{
-    Module, Parameter, Placement,
-    layers::{CliffordLayer, Layer},
-    models::{NBody, NBodyBatch, NBodyConfig},
-    optim::{Method, Optimizer},
+use gradewise::{
+    nn::{
+        Module, Parameter, Placement,
+        layers::{CliffordLayer, Layer},
+        optim::{Method, Optimizer},
+    },
+    zoo::models::{NBody, NBodyBatch, NBodyConfig},
 };
 use rand::SeedableRng;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes crates/nn/tests/data/jets: small HDF5 files as pandas, PyTables and h5py write them.
+"""Writes crates/zoo/tests/data/jets: small HDF5 files as pandas, PyTables and h5py write them.
 
     pip install pandas tables h5py && scripts/make-jet-fixtures.py
 
-The numbers follow formulas that crates/nn/src/data/jets/files.rs and crates/nn/src/data/hdf5/tests.rs repeat.
+The numbers follow formulas that crates/zoo/src/data/jets/files.rs and crates/zoo/src/data/hdf5/tests.rs repeat.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import tables
 
-FOLDER = pathlib.Path(__file__).parent.parent / "crates/nn/tests/data/jets"
+FOLDER = pathlib.Path(__file__).parent.parent / "crates/zoo/tests/data/jets"
 JETS = 24
 
 

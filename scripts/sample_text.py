@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/nn/src/data/text/sample.txt, the text that `gradewise train gpt` learns from by default: an introduction to geometric
+"""Writes crates/zoo/src/data/text/sample.txt, the text that `gradewise train gpt` learns from by default: an introduction to geometric
 algebra in plain words, and worked examples with numbers that are right, drawn from a fixed seed."""
 import random
 from pathlib import Path
@@ -323,7 +323,7 @@ def main():
                 line = ""
             line += (" " if line else "") + word
         text += "\n" + "\n".join([*lines, line]) + "\n"
-    target = Path(__file__).resolve().parent.parent / "crates/nn/src/data/text/sample.txt"
+    target = Path(__file__).resolve().parent.parent / "crates/zoo/src/data/text/sample.txt"
     target.write_text(text, encoding="ascii", newline="\n")
     print(target, len(text))
 

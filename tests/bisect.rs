@@ -7,16 +7,12 @@ use gradewise::{
         observe::{Pass, observe},
     },
     kernels::{Array, DType, Device},
-    nn::{
-        Placement,
-        data::{
-            Split,
-            nbody::{NBodyData, Trajectories},
-        },
-        models::{NBody, NBodyConfig},
-        train::Samples,
-    },
+    nn::{Placement, data::Split, train::Samples},
     verify::bisect::{Bisection, Deviant, replay},
+    zoo::{
+        data::nbody::{NBodyData, Trajectories},
+        models::{NBody, NBodyConfig},
+    },
 };
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 

@@ -9,9 +9,9 @@ use gradewise_kernels::{Array, DType, Device};
 use gradewise_nn::{
     Module, Placement,
     layers::{CliffordLayer, Layer},
-    models::{MvMlp, NBody, NBodyBatch, NBodyConfig},
     optim::{Method, Optimizer},
 };
+use gradewise_zoo::models::{MvMlp, NBody, NBodyBatch, NBodyConfig};
 use rand_distr::{Distribution, StandardNormal};
 use rayon::ThreadPoolBuilder;
 

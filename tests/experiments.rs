@@ -8,11 +8,13 @@ use gradewise_nn::{
     checkpoint::Checkpoint,
     data::{
         Split,
-        jets::JetSets,
         npy::{self, encode_f32},
-        points::{HULL_DIMENSION, HULL_POINTS, PointSets},
     },
     train::MetricsLog,
+};
+use gradewise_zoo::data::{
+    jets::JetSets,
+    points::{HULL_DIMENSION, HULL_POINTS, PointSets},
 };
 use program::program;
 use std::{path::Path, process::Command};
@@ -442,7 +444,7 @@ fn jets_are_read_from_files() {
 fn published_jets_are_read_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let published = gradewise_testing::manifest_dir!().join("crates/nn/tests/data/jets/published.h5");
+    let published = gradewise_testing::manifest_dir!().join("crates/zoo/tests/data/jets/published.h5");
     for (split, file) in [(Split::Train, "train.h5"), (Split::Valid, "val.h5"), (Split::Test, "test.h5")] {
         std::fs::copy(&published, here.join(file)).unwrap();
         let jets = JetSets::load(here, split, 12, 24).unwrap();

@@ -2,7 +2,19 @@
 
 use std::{env, path::Path};
 
-const SOURCES: [&str; 7] = ["control.c", "device.c", "graph.c", "memory.c", "module.c", "op.c", "stream.c"];
+/// From the ground up: each uses those before it.
+const SOURCES: [&str; 10] = [
+    "handles.c",
+    "call.c",
+    "device.c",
+    "op.c",
+    "stream.c",
+    "graph.c",
+    "memory.c",
+    "copy.c",
+    "module.c",
+    "control.c",
+];
 
 /// Stand-ins for other libraries, each a file of its own: its name, and the name under which it is looked for.
 const OTHERS: [(&str, &str); 4] = [

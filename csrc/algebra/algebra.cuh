@@ -1,10 +1,11 @@
 // A Clifford algebra Cl(P,Q,R) as compile-time constants.
 //
 // Everything is derived from the signature: blades in order of grade, then lexicographically; the sign of every product of two
-// blades; the numbering of grade paths. Loops over blades are unrolled, so all tables vanish at compile time.
+// blades; the numbering of grade paths. Loops over blades are unrolled, so all tables vanish at compile time. Needs no device: host
+// compilers read it, too.
 #pragma once
 
-#include "gradewise/types.cuh"
+#include "gradewise/integers.cuh"
 
 template <int P, int Q, int R>
 struct Algebra {

@@ -45,14 +45,14 @@ GW_DEVICE void in_steps(u32 count, const F& f) {
 
 /// Adjacent elements that a thread of a wide kernel takes, as in crates/kernels/src/ops/edges/cuda.rs: 16 bytes, but at most 4.
 template <class T>
-constexpr int kWide = sizeof(T) == 8 ? 2 : 4;
+constexpr int WIDE_ELEMENTS = sizeof(T) == 8 ? 2 : 4;
 
 /// Blocks of 256 threads per multiprocessor: as many as leave the loads of a step their registers, without spills. Of kernels of wide
 /// accesses, of wide and of narrow sums, of sums that are added to others, and of results that go through shared memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int kBlocks = 3, kWideSumBlocks = 2, kSumBlocks = 3, kAddingBlocks = 2, kRowBlocks = 4;
+constexpr int EDGE_BLOCKS = 3, WIDE_SUM_BLOCKS = 2, SUM_BLOCKS = 3, ADDING_BLOCKS = 2, ROW_BLOCKS = 4;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-constexpr int kBlocks = 4, kWideSumBlocks = 4, kSumBlocks = 5, kAddingBlocks = 4, kRowBlocks = 6;
+constexpr int EDGE_BLOCKS = 4, WIDE_SUM_BLOCKS = 4, SUM_BLOCKS = 5, ADDING_BLOCKS = 4, ROW_BLOCKS = 6;
 #else
-constexpr int kBlocks = 4, kWideSumBlocks = 4, kSumBlocks = 4, kAddingBlocks = 3, kRowBlocks = 4;
+constexpr int EDGE_BLOCKS = 4, WIDE_SUM_BLOCKS = 4, SUM_BLOCKS = 4, ADDING_BLOCKS = 3, ROW_BLOCKS = 4;
 #endif

@@ -4,11 +4,11 @@
 #include "gradewise/strided.cuh"
 
 /// Threads per block of these kernels.
-constexpr i64 kThreads = 256;
+constexpr i64 ELEMENTWISE_THREADS = 256;
 
 /// Elements per thread and step: 16 bytes, so that enough loads are in flight.
 template <class T>
-constexpr int kPack = 16 / sizeof(T);
+constexpr int ELEMENTWISE_PACK = 16 / sizeof(T);
 
 /// Loads W elements of each operand, A adjacent ones per access.
 template <int A, int N, class S, int W>
@@ -35,7 +35,7 @@ GW_DEVICE void load_packs(const Axes& axes, const Strides* const (&strides)[N], 
     }
 }
 
-/// out[i] = f(in[0][i], in[1][i], …). `f(values, results)` computes `kPack<S>` results at once. `out` may be one of the
+/// out[i] = f(in[0][i], in[1][i], …). `f(values, results)` computes `ELEMENTWISE_PACK<S>` results at once. `out` may be one of the
 /// operands.
 ///
 /// `wide` is the number of elements per vector access: a pack, half a pack for packs of eight, or 0 for scalar access. A nonzero
@@ -45,15 +45,15 @@ GW_DEVICE void load_packs(const Axes& axes, const Strides* const (&strides)[N], 
 template <int N, class S, class T, class F>
 GW_DEVICE void elementwise(
     T* out, i64 elements, int wide, const Axes& axes, const View<const S>* const (&in)[N], const F& f) {
-    constexpr int W = kPack<S>;
+    constexpr int W = ELEMENTWISE_PACK<S>;
     const Strides* strides[N];
 #pragma unroll
     for (int n = 0; n < N; ++n) strides[n] = &in[n]->strides;
     // Scalar access: adjacent threads take adjacent elements.
-    const i64 step = wide ? 1 : kThreads;
-    const i64 pieces = wide ? (elements + W - 1) / W : (elements + W * kThreads - 1) / (W * kThreads) * kThreads;
+    const i64 step = wide ? 1 : ELEMENTWISE_THREADS;
+    const i64 pieces = wide ? (elements + W - 1) / W : (elements + W * ELEMENTWISE_THREADS - 1) / (W * ELEMENTWISE_THREADS) * ELEMENTWISE_THREADS;
     for (i64 piece = thread_index(); piece < pieces; piece += thread_count()) {
-        const i64 first = wide ? piece * W : piece / kThreads * (W * kThreads) + piece % kThreads;
+        const i64 first = wide ? piece * W : piece / ELEMENTWISE_THREADS * (W * ELEMENTWISE_THREADS) + piece % ELEMENTWISE_THREADS;
         const bool packed = wide && first + W <= elements;
         Compute<S> values[N][W];
         if (packed) {

@@ -115,14 +115,14 @@ struct RowRegisters {
 
 /// Most threads of a block that holds rows. In single precision, the longest rows are a few packs in each of many threads.
 template <class T, int K>
-constexpr int kHeldThreads = sizeof(T) == 4 && K < 8 ? 1024 : 256;
+constexpr int HELD_THREADS = sizeof(T) == 4 && K < 8 ? 1024 : 256;
 /// How many such blocks fit on a multiprocessor, so that one computes while others wait for memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 template <class T, int K>
-constexpr int kHeldBlocks = sizeof(T) == 8 || kHeldThreads<T, K> == 1024 ? 1 : RowRegisters<T, K>::SIZE <= 32 ? 3 : 2;
+constexpr int HELD_BLOCKS = sizeof(T) == 8 || HELD_THREADS<T, K> == 1024 ? 1 : RowRegisters<T, K>::SIZE <= 32 ? 3 : 2;
 #else
 template <class T, int K>
-constexpr int kHeldBlocks = sizeof(T) == 8 || kHeldThreads<T, K> == 1024 ? 1 : 2;
+constexpr int HELD_BLOCKS = sizeof(T) == 8 || HELD_THREADS<T, K> == 1024 ? 1 : 2;
 #endif
 
 /// Calls M_K(type, name) for the numbers of packs K for which there are kernels (they must agree with crates/kernels/src/array/rows.rs).

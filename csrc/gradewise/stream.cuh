@@ -1,7 +1,7 @@
 // Rows that stream through shared memory into the registers of the threads that share them: the copy of the next row overlaps with
 // work on the present one.
 //
-// A block is blockDim.x threads along a row, a multiple of 32 and at most 512, by blockDim.y rows, at most kStreamRows. Blocks are
+// A block is blockDim.x threads along a row, a multiple of 32 and at most 512, by blockDim.y rows, at most STREAM_ROWS. Blocks are
 // persistent and take rows in turn, so that rows in flight are adjacent in memory. Each thread copies only the packs of 16 bytes
 // that it works on, so it waits only for its own copies. Dynamic shared memory has K packs for every thread of each stream,
 // followed by data of the kernel.
@@ -11,14 +11,14 @@
 #include "ptx/async.cuh"
 
 /// Most rows of a block, and most warps that share one.
-constexpr int kStreamRows = 4, kStreamWarps = 16;
+constexpr int STREAM_ROWS = 4, STREAM_WARPS = 16;
 
 /// Threads of a block with K packs per thread, and how many such blocks fit on a multiprocessor: 512 threads of 128 registers
 /// either way.
 template <int K>
-constexpr int kStreamThreads = K <= 4 ? 128 : 512;
+constexpr int STREAM_THREADS = K <= 4 ? 128 : 512;
 template <int K>
-constexpr int kStreamBlocks = 512 / kStreamThreads<K>;
+constexpr int STREAM_BLOCKS = 512 / STREAM_THREADS<K>;
 
 /// How elements are stored in words of 32 bits: one of f32, two of 16 bits.
 template <class T>
@@ -190,12 +190,12 @@ GW_DEVICE Two<C> exchanged(Two<C> value, int bit) {
 /// whose barrier then separates the two.
 template <class C>
 struct Partials {
-    alignas(16) C at[kStreamRows * kStreamWarps];
+    alignas(16) C at[STREAM_ROWS * STREAM_WARPS];
 
     /// Initialises the scratch. All threads must call it, and a barrier must follow.
     GW_DEVICE void clear(C neutral) {
         const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-        if (thread < kStreamRows * kStreamWarps) at[thread] = neutral;
+        if (thread < STREAM_ROWS * STREAM_WARPS) at[thread] = neutral;
     }
 
     /// Combines the values of the threads of this row by f, in a fixed order; every thread of the row receives the result. The
@@ -205,7 +205,7 @@ struct Partials {
 #pragma unroll
         for (int offset = 16; offset > 0; offset /= 2) value = f(value, exchanged(value, offset));
         if (blockDim.x == 32) return value;
-        C* const row = at + threadIdx.y * kStreamWarps;
+        C* const row = at + threadIdx.y * STREAM_WARPS;
         if (threadIdx.x % 32 == 0) row[threadIdx.x / 32] = value;
         asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
         C values[4];

@@ -11,17 +11,17 @@ struct Divisor {
     u64 magic;
 };
 
-constexpr int kAxes = 8;
+constexpr int MOST_AXES = 8;
 
 /// Sizes of an index space, innermost axis first.
 struct Axes {
     i64 rank;
-    Divisor size[kAxes];
+    Divisor size[MOST_AXES];
 };
 
 /// Strides in elements along each axis, innermost first.
 struct Strides {
-    i64 at[kAxes];
+    i64 at[MOST_AXES];
 };
 
 /// An operand's first element and strides.

@@ -4,7 +4,7 @@
 // 128×BN. One producer thread copies tiles of R and S into a ring of STAGES stages; two consumer warpgroups multiply them, 64 rows
 // each, or with BLOCKS = 2 and tiles of 256×BN twice 64. Two blocks of a cluster compute tiles one below the other and share the
 // tile of S: each fetches half of it for both.
-// docs/kernels.md explains the design.
+// docs/kernels/matmul.md explains the design.
 #pragma once
 
 #include "gradewise/types.cuh"

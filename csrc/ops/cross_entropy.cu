@@ -1,5 +1,6 @@
 // Cross-entropy of logits with class numbers, row by row. Blocks as in gradewise/group.cuh. Losses are double precision: a mean
 // over many rows is the difference of large numbers where the model is good.
+#include "gradewise/debug.cuh"
 #include "gradewise/group.cuh"
 #include "gradewise/math.cuh"
 
@@ -30,6 +31,7 @@ GW_DEVICE void forward(const T* x, const u32* targets, double* out, i64 count, i
         if (!there || threadIdx.x != 0) return;
         const double log_sum_exp = shift + log(total);
         const i64 target = targets[row];
+        GW_ASSERT(target == ignored || target < classes);
         const bool counts = target != ignored && target < classes;
         double loss = 0;
         if (counts) {
@@ -52,6 +54,7 @@ GW_DEVICE void backward(const T* x, const u32* targets, const double* log_sum_ex
     for (i64 row = blockIdx.x * static_cast<i64>(blockDim.y) + threadIdx.y; row < count;
          row += gridDim.x * static_cast<i64>(blockDim.y)) {
         const i64 target = targets[row];
+        GW_ASSERT(target == ignored || target < classes);
         const bool counts = target != ignored && target < classes;
         const double log_sum_exp = log_sum_exps[row];
         for (i64 i = threadIdx.x; i < classes; i += blockDim.x) {

@@ -169,23 +169,23 @@ GW_DEVICE void difference_rows(const Graph<T, A>& graph, T* out, i64 units, cons
                   own_spacing }
 
 // Of N adjacent elements per thread; addresses, features and pitch must be multiples of as many.
-#define GW_PACKED(T, A, NAME, N, WIDE)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, kBlocks) gw_edge_difference##WIDE##_##NAME(                       \
+#define GW_PACKED(T, A, NAME, N, WIDE)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, EDGE_BLOCKS) gw_edge_difference##WIDE##_##NAME(                    \
         GW_GRAPH(T, A), T* out, i64 units, GW_PARAMETER Divisor edges, GW_PARAMETER Divisor packs, i64 outer, i64 depth, \
-        i64 spacing) {                                                                                                  \
-        begin_kernel();                                                                                                 \
-        difference<N, T, A>(GW_GRAPH_OF(T, A), out, units, edges, packs, outer, depth, spacing);                        \
+        i64 spacing) {                                                                                                   \
+        begin_kernel();                                                                                                  \
+        difference<N, T, A>(GW_GRAPH_OF(T, A), out, units, edges, packs, outer, depth, spacing);                         \
     }
 
-#define GW_KERNELS_BESIDE(T, A, NAME, BESIDE)                                                                           \
-    GW_PACKED(T, A, NAME, 1, BESIDE)                                                                                    \
-    GW_PACKED(T, A, NAME, kWide<T>, _wide##BESIDE)                                                                      \
-    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 4 : kRowBlocks)                                  \
-        gw_edge_difference_rows##BESIDE##_##NAME(                                                                       \
-            GW_GRAPH(T, A), T* out, i64 units, GW_PARAMETER Divisor tiles, GW_PARAMETER Divisor packs, i64 outer,       \
-            i64 depth, i64 rows, i64 edges, i64 pitch, i64 spacing) {                                                   \
-        begin_kernel();                                                                                                 \
-        difference_rows<T, A>(GW_GRAPH_OF(T, A), out, units, tiles, packs, outer, depth, rows, edges, pitch, spacing);  \
+#define GW_KERNELS_BESIDE(T, A, NAME, BESIDE)                                                                          \
+    GW_PACKED(T, A, NAME, 1, BESIDE)                                                                                   \
+    GW_PACKED(T, A, NAME, WIDE_ELEMENTS<T>, _wide##BESIDE)                                                             \
+    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 4 : ROW_BLOCKS)                                 \
+        gw_edge_difference_rows##BESIDE##_##NAME(                                                                      \
+            GW_GRAPH(T, A), T* out, i64 units, GW_PARAMETER Divisor tiles, GW_PARAMETER Divisor packs, i64 outer,      \
+            i64 depth, i64 rows, i64 edges, i64 pitch, i64 spacing) {                                                  \
+        begin_kernel();                                                                                                \
+        difference_rows<T, A>(GW_GRAPH_OF(T, A), out, units, tiles, packs, outer, depth, rows, edges, pitch, spacing); \
     }
 #define GW_KERNELS(T, NAME) GW_KERNELS_BESIDE(T, T, NAME, )
 GW_FOR_DTYPES(GW_KERNELS)

@@ -1,17 +1,17 @@
 // Messages on graphs: means over the incoming edges of a node, and the transposes of means and of the differences in
 // edge_difference.cu. Features of nodes are [outer, nodes, features], those of edges [outer, edges, features]. Gradients may be columns
 // of wider rows, `pitch` elements apart. Blocks of the outer axis, such as the blades of multivectors, are `spacing` elements apart.
-// Kernels named wide take several adjacent elements per thread, as many as kWide or kMeanWide say, and require that the addresses
+// Kernels named wide take several adjacent elements per thread, as many as WIDE_ELEMENTS or WIDE_MEAN_ELEMENTS say, and require that the addresses
 // they read and write are multiples of as many.
 #include "gradewise/depth.cuh"
 #include "gradewise/segments.cuh"
 
 namespace {
 
-/// Adjacent elements of means that a thread of a wide kernel takes, as in crates/kernels/src/ops/edges/cuda.rs. Fewer than kWide in
+/// Adjacent elements of means that a thread of a wide kernel takes, as in crates/kernels/src/ops/edges/cuda.rs. Fewer than WIDE_ELEMENTS in
 /// f32: sums in double precision take twice as many registers.
 template <class T>
-constexpr int kMeanWide = sizeof(T) == 2 ? 4 : 2;
+constexpr int WIDE_MEAN_ELEMENTS = sizeof(T) == 2 ? 4 : 2;
 
 /// An array [outer, nodes, features] whose rows are `pitch` elements apart.
 template <class T>
@@ -208,53 +208,53 @@ GW_DEVICE void spread(const T* x, const u32* segments, const u32* starts, T* out
     const T *x, const u32 *in_starts, const u32 *in_order, const u32 *out_starts, const u32 *out_order, T *out, i64 units,\
         GW_PARAMETER Divisor nodes, GW_PARAMETER Divisor packs, i64 outer, i64 depth, i64 edges, i64 pitch
 
-#define GW_PACKED(T, NAME, N, MEAN, WIDE)                                                                               \
-    extern "C" __global__ void __launch_bounds__(256, N == 1 ? kSumBlocks : kWideSumBlocks)                             \
-        gw_net_inflow##WIDE##_##NAME(GW_INFLOW(T), i64 x_spacing, i64 spacing) {                                        \
-        begin_kernel();                                                                                                 \
-        const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                      \
-        inflow<N, N == 1 ? 2 : 1, false, T>(x, ends, out, units, nodes, packs, outer, depth, edges, pitch, x_spacing,   \
-                                            spacing, {}, false);                                                        \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, kAddingBlocks) gw_net_inflow_onto##WIDE##_##NAME(                 \
-        GW_INFLOW(T), i64 x_spacing, i64 spacing, const T* first, i64 first_pitch, i64 first_spacing, const T* second,  \
-        i64 second_pitch, i64 second_spacing, i32 both) {                                                               \
-        begin_kernel();                                                                                                 \
-        const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                      \
-        const Rows<T> summands[2] = {{first, first_pitch, first_spacing}, {second, second_pitch, second_spacing}};      \
-        inflow<N, (N == 1 && sizeof(T) > 2) ? 2 : 1, true>(x, ends, out, units, nodes, packs, outer, depth, edges, pitch,\
-                                                           x_spacing, spacing, summands, both != 0);                    \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, MEAN == 4 ? kSumBlocks : kBlocks)                                 \
-        gw_concat_segment_mean##WIDE##_##NAME(                                                                          \
-            const T* h, const T* x, const u32* starts, const u32* order, T* out, i64 units, GW_PARAMETER Divisor tiles, \
-            GW_PARAMETER Divisor tile, GW_PARAMETER Divisor h_packs, GW_PARAMETER Divisor x_packs, i64 outer, i64 depth,\
-            i64 nodes, i64 edges, i64 h_spacing, i64 x_spacing, i64 spacing) {                                          \
-        begin_kernel();                                                                                                 \
-        join_mean<MEAN, MEAN == 4 ? 1 : 2>(h, x, {starts, order}, out, units, tiles, tile, h_packs, x_packs, outer, depth,\
-                                           nodes, edges, h_spacing, x_spacing, spacing);                                \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 2 : kBlocks) gw_segment_spread##WIDE##_##NAME(   \
-        const T* x, const u32* segments, const u32* starts, T* out, i64 units, GW_PARAMETER Divisor positions,          \
-        GW_PARAMETER Divisor packs, i64 outer, i64 depth, i64 bound, i64 pitch, i64 x_spacing, i64 spacing) {           \
-        begin_kernel();                                                                                                 \
-        spread<N>(x, segments, starts, out, units, positions, packs, outer, depth, bound, pitch, x_spacing, spacing);   \
+#define GW_PACKED(T, NAME, N, MEAN, WIDE)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, N == 1 ? SUM_BLOCKS : WIDE_SUM_BLOCKS)                               \
+        gw_net_inflow##WIDE##_##NAME(GW_INFLOW(T), i64 x_spacing, i64 spacing) {                                           \
+        begin_kernel();                                                                                                    \
+        const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                         \
+        inflow<N, N == 1 ? 2 : 1, false, T>(x, ends, out, units, nodes, packs, outer, depth, edges, pitch, x_spacing,      \
+                                            spacing, {}, false);                                                           \
+    }                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(256, ADDING_BLOCKS) gw_net_inflow_onto##WIDE##_##NAME(                    \
+        GW_INFLOW(T), i64 x_spacing, i64 spacing, const T* first, i64 first_pitch, i64 first_spacing, const T* second,     \
+        i64 second_pitch, i64 second_spacing, i32 both) {                                                                  \
+        begin_kernel();                                                                                                    \
+        const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                         \
+        const Rows<T> summands[2] = {{first, first_pitch, first_spacing}, {second, second_pitch, second_spacing}};         \
+        inflow<N, (N == 1 && sizeof(T) > 2) ? 2 : 1, true>(x, ends, out, units, nodes, packs, outer, depth, edges, pitch,  \
+                                                           x_spacing, spacing, summands, both != 0);                       \
+    }                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(256, MEAN == 4 ? SUM_BLOCKS : EDGE_BLOCKS)                                \
+        gw_concat_segment_mean##WIDE##_##NAME(                                                                             \
+            const T* h, const T* x, const u32* starts, const u32* order, T* out, i64 units, GW_PARAMETER Divisor tiles,    \
+            GW_PARAMETER Divisor tile, GW_PARAMETER Divisor h_packs, GW_PARAMETER Divisor x_packs, i64 outer, i64 depth,   \
+            i64 nodes, i64 edges, i64 h_spacing, i64 x_spacing, i64 spacing) {                                             \
+        begin_kernel();                                                                                                    \
+        join_mean<MEAN, MEAN == 4 ? 1 : 2>(h, x, {starts, order}, out, units, tiles, tile, h_packs, x_packs, outer, depth, \
+                                           nodes, edges, h_spacing, x_spacing, spacing);                                   \
+    }                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 2 : EDGE_BLOCKS) gw_segment_spread##WIDE##_##NAME(  \
+        const T* x, const u32* segments, const u32* starts, T* out, i64 units, GW_PARAMETER Divisor positions,             \
+        GW_PARAMETER Divisor packs, i64 outer, i64 depth, i64 bound, i64 pitch, i64 x_spacing, i64 spacing) {              \
+        begin_kernel();                                                                                                    \
+        spread<N>(x, segments, starts, out, units, positions, packs, outer, depth, bound, pitch, x_spacing, spacing);      \
     }
 
-#define GW_KERNELS(T, NAME)                                                                                             \
-    GW_PACKED(T, NAME, 1, 1, )                                                                                          \
-    GW_PACKED(T, NAME, kWide<T>, kMeanWide<T>, _wide)                                                                   \
-    extern "C" __global__ void __launch_bounds__(256) gw_net_inflow_long_##NAME(                                        \
-        const T* x, const u32* in_starts, const u32* in_order, const u32* out_starts, const u32* out_order, T* out,     \
-        i64 outer, i64 nodes, i64 features, i64 edges, i64 pitch) {                                                     \
-        begin_kernel();                                                                                                 \
-        const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                      \
-        inflow_long(x, ends, out, outer, nodes, features, edges, pitch);                                                \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256) gw_concat_segment_mean_long_##NAME(                               \
-        const T* h, const T* x, const u32* starts, const u32* order, T* out, i64 outer, i64 nodes, i64 width,           \
-        i64 features, i64 edges) {                                                                                      \
-        begin_kernel();                                                                                                 \
-        join_mean_long(h, x, {starts, order}, out, outer, nodes, width, features, edges);                               \
+#define GW_KERNELS(T, NAME)                                                                                         \
+    GW_PACKED(T, NAME, 1, 1, )                                                                                      \
+    GW_PACKED(T, NAME, WIDE_ELEMENTS<T>, WIDE_MEAN_ELEMENTS<T>, _wide)                                              \
+    extern "C" __global__ void __launch_bounds__(256) gw_net_inflow_long_##NAME(                                    \
+        const T* x, const u32* in_starts, const u32* in_order, const u32* out_starts, const u32* out_order, T* out, \
+        i64 outer, i64 nodes, i64 features, i64 edges, i64 pitch) {                                                 \
+        begin_kernel();                                                                                             \
+        const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                  \
+        inflow_long(x, ends, out, outer, nodes, features, edges, pitch);                                            \
+    }                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256) gw_concat_segment_mean_long_##NAME(                           \
+        const T* h, const T* x, const u32* starts, const u32* order, T* out, i64 outer, i64 nodes, i64 width,       \
+        i64 features, i64 edges) {                                                                                  \
+        begin_kernel();                                                                                             \
+        join_mean_long(h, x, {starts, order}, out, outer, nodes, width, features, edges);                           \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -193,13 +193,13 @@ GW_DEVICE void parameters(const T* x, const Compute<T>* means, const Compute<T>*
     }
 GW_FOR_DTYPES(GW_KERNELS)
 
-#define GW_HELD(T, NAME, K)                                                                                   \
-    extern "C" __global__ void __launch_bounds__((kHeldThreads<T, K>), (kHeldBlocks<T, K>))                    \
-        gw_layer_norm_fwd_held_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,               \
-                                            Compute<T>* mean, Compute<T>* inverse_std, i64 rows,              \
-                                            i64 features, double epsilon) {                                   \
-        begin_kernel();                                                                                       \
-        forward_held<T, K>(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);         \
+#define GW_HELD(T, NAME, K)                                                                      \
+    extern "C" __global__ void __launch_bounds__((HELD_THREADS<T, K>), (HELD_BLOCKS<T, K>))      \
+        gw_layer_norm_fwd_held_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,  \
+                                            Compute<T>* mean, Compute<T>* inverse_std, i64 rows, \
+                                            i64 features, double epsilon) {                      \
+        begin_kernel();                                                                          \
+        forward_held<T, K>(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);    \
     }
 #define GW_HELD_1(T, NAME) GW_HELD(T, NAME, 1)
 #define GW_HELD_2(T, NAME) GW_HELD(T, NAME, 2)

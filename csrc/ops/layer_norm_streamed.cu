@@ -184,7 +184,7 @@ GW_DEVICE void backward(const T* x, const T* weight, const float* means, const f
 
 /// Rows of 16 bits that are added in f32 before their sum is added in double precision.
 template <class T>
-constexpr int kRun = sizeof(T) == 4 ? 1 : 8;
+constexpr int RUN = sizeof(T) == 4 ? 1 : 8;
 
 /// The gradients of the parameters, in the first of two stages, as in ops/layer_norm.cu: blocks of 32 packs of features by 8 rows.
 template <class T>
@@ -198,10 +198,10 @@ GW_DEVICE void parameters(const T* x, const float* means, const float* inverse_s
         const i64 part = unit / tiles, start = (unit - part * tiles) * (32 * W), feature = start + threadIdx.x * W;
         const i64 end = (part + 1) * size < rows ? (part + 1) * size : rows;
         double totals[2][W] = {};
-        for (i64 row = part * size + threadIdx.y; row < end && feature < features; row += ROWS * kRun<T>) {
+        for (i64 row = part * size + threadIdx.y; row < end && feature < features; row += ROWS * RUN<T>) {
             Part<T> run[2][W] = {};
 #pragma unroll
-            for (int i = 0; i < kRun<T>; ++i) {
+            for (int i = 0; i < RUN<T>; ++i) {
                 const i64 at = row + i * ROWS;
                 if (at >= end) continue;
                 Packs<T, 1> values, slopes;
@@ -237,15 +237,15 @@ GW_DEVICE void parameters(const T* x, const float* means, const float* inverse_s
 
 }  // namespace
 
-#define GW_STREAMED(T, NAME, K)                                                                               \
-    extern "C" __global__ void __launch_bounds__((kStreamThreads<K>), (kStreamBlocks<K>))                      \
-        gw_layer_norm_fwd_streamed_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,           \
-                                                Compute<T>* mean, Compute<T>* inverse_std, i64 rows,          \
-                                                i64 features, double epsilon) {                               \
-        begin_kernel();                                                                                       \
-        __shared__ Partials<Part<T>> sums[2];                                                                 \
-        forward<T, K>(x, weight, bias, out, mean, inverse_std, static_cast<int>(rows),                        \
-                      static_cast<int>(features), epsilon, sums);                                             \
+#define GW_STREAMED(T, NAME, K)                                                                      \
+    extern "C" __global__ void __launch_bounds__((STREAM_THREADS<K>), (STREAM_BLOCKS<K>))            \
+        gw_layer_norm_fwd_streamed_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,  \
+                                                Compute<T>* mean, Compute<T>* inverse_std, i64 rows, \
+                                                i64 features, double epsilon) {                      \
+        begin_kernel();                                                                              \
+        __shared__ Partials<Part<T>> sums[2];                                                        \
+        forward<T, K>(x, weight, bias, out, mean, inverse_std, static_cast<int>(rows),               \
+                      static_cast<int>(features), epsilon, sums);                                    \
     }
 // f32 streams only long rows; shorter ones are held in registers (ops/layer_norm.cu): their double-precision sums bound the time,
 // and streaming gains nothing.
@@ -255,15 +255,15 @@ GW_STREAMED(bf16, bf16, 8)
 GW_STREAMED(f16, f16, 4)
 GW_STREAMED(f16, f16, 8)
 
-#define GW_BACKWARD(T, NAME, K)                                                                               \
-    extern "C" __global__ void __launch_bounds__((kStreamThreads<K>), (kStreamBlocks<K>))                      \
-        gw_layer_norm_bwd_streamed_##K##_##NAME(const T* x, const T* weight, const Compute<T>* mean,          \
-                                                const Compute<T>* inverse_std, const T* grad, T* out,         \
-                                                i64 rows, i64 features) {                                     \
-        begin_kernel();                                                                                       \
-        __shared__ Partials<Two<Part<T>>> sums[2];                                                            \
-        backward<T, K>(x, weight, mean, inverse_std, grad, out, static_cast<int>(rows),                       \
-                       static_cast<int>(features), sums);                                                     \
+#define GW_BACKWARD(T, NAME, K)                                                                       \
+    extern "C" __global__ void __launch_bounds__((STREAM_THREADS<K>), (STREAM_BLOCKS<K>))             \
+        gw_layer_norm_bwd_streamed_##K##_##NAME(const T* x, const T* weight, const Compute<T>* mean,  \
+                                                const Compute<T>* inverse_std, const T* grad, T* out, \
+                                                i64 rows, i64 features) {                             \
+        begin_kernel();                                                                               \
+        __shared__ Partials<Two<Part<T>>> sums[2];                                                    \
+        backward<T, K>(x, weight, mean, inverse_std, grad, out, static_cast<int>(rows),               \
+                       static_cast<int>(features), sums);                                             \
     }
 #define GW_KERNELS(T, NAME)                                                                                   \
     GW_BACKWARD(T, NAME, 4)                                                                                   \

@@ -1,17 +1,18 @@
 // Sorting along adjacent elements (tiles sorted in shared memory, then merged pairwise), and positions of extrema. Sorting is
 // stable, so the result does not depend on the order of the work.
+#include "gradewise/debug.cuh"
 #include "gradewise/group.cuh"
 
 namespace {
 
-constexpr int kTile = 1024, kSorters = kTile / 2;
+constexpr int TILE = 1024, SORTERS = TILE / 2;
 /// No position; sorts last.
-constexpr u32 kNone = 0xffffffffu;
+constexpr u32 NONE = 0xffffffffu;
 
 /// Whether a comes before b.
 template <class C>
 GW_DEVICE bool before(C a, u32 at_a, C b, u32 at_b, bool descending) {
-    if (at_a == kNone || at_b == kNone) return at_a < at_b;
+    if (at_a == NONE || at_b == NONE) return at_a < at_b;
     const bool less = a < b || (b != b && a == a), greater = b < a || (a != a && b == b);
     if (less || greater) return less != descending;
     return at_a < at_b;
@@ -21,17 +22,17 @@ GW_DEVICE bool before(C a, u32 at_a, C b, u32 at_b, bool descending) {
 template <class T>
 GW_DEVICE void sort_tiles(const T* x, T* values, u32* positions, i64 rows, i64 size, i64 keep, bool descending) {
     using C = Compute<T>;
-    __shared__ C value[kTile];
-    __shared__ u32 position[kTile];
-    const i64 tiles = (size + kTile - 1) / kTile;
+    __shared__ C value[TILE];
+    __shared__ u32 position[TILE];
+    const i64 tiles = (size + TILE - 1) / TILE;
     for (i64 unit = blockIdx.x; unit < rows * tiles; unit += gridDim.x) {
-        const i64 row = unit / tiles, first = (unit - row * tiles) * kTile;
-        for (int i = threadIdx.x; i < kTile; i += kSorters) {
+        const i64 row = unit / tiles, first = (unit - row * tiles) * TILE;
+        for (int i = threadIdx.x; i < TILE; i += SORTERS) {
             const bool inside = first + i < size;
             value[i] = inside ? widen(x[row * size + first + i]) : C(0);
-            position[i] = inside ? static_cast<u32>(first + i) : kNone;
+            position[i] = inside ? static_cast<u32>(first + i) : NONE;
         }
-        for (int span = 2; span <= kTile; span *= 2) {
+        for (int span = 2; span <= TILE; span *= 2) {
             for (int distance = span / 2; distance > 0; distance /= 2) {
                 __syncthreads();
                 const int thread = threadIdx.x;
@@ -48,7 +49,7 @@ GW_DEVICE void sort_tiles(const T* x, T* values, u32* positions, i64 rows, i64 s
             }
         }
         __syncthreads();
-        for (int i = threadIdx.x; i < kTile; i += kSorters) {
+        for (int i = threadIdx.x; i < TILE; i += SORTERS) {
             if (first + i < keep) {
                 values[row * keep + first + i] = narrow<T>(value[i]);
                 positions[row * keep + first + i] = position[i];
@@ -80,7 +81,7 @@ GW_DEVICE void merge(const T* x, const u32* at, T* values, u32* positions, i64 r
                 high = middle;
             }
         }
-        const i64 target = pair + (i - run * width) + (low - begin);
+        const i64 target = GW_INDEX(pair + (i - run * width) + (low - begin), size);
         if (target < keep) {
             values[row * keep + target] = narrow<T>(value);
             positions[row * keep + target] = position;
@@ -95,7 +96,7 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
     __shared__ C values[256];
     __shared__ u32 positions[256];
     const auto beats = [&](C a, u32 at_a, C b, u32 at_b) {
-        if (at_a == kNone || at_b == kNone) return at_a < at_b;
+        if (at_a == NONE || at_b == NONE) return at_a < at_b;
         if ((a != a) != (b != b)) return a != a;
         if (a < b || a > b) return (a > b) == greatest;
         return at_a < at_b;
@@ -103,7 +104,7 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
     const int place = threadIdx.y * blockDim.x + threadIdx.x;
     each_row(rows, [&](i64 row, bool there) {
         C best = 0;
-        u32 at = kNone;
+        u32 at = NONE;
         for (i64 i = threadIdx.x; there && i < size; i += blockDim.x) {
             const C value = widen(x[row * size + i]);
             if (beats(value, static_cast<u32>(i), best, at)) {

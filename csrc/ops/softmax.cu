@@ -88,11 +88,11 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
 
 }  // namespace
 
-#define GW_HELD(T, NAME, K)                                                                                   \
-    extern "C" __global__ void __launch_bounds__((kHeldThreads<T, K>), (kHeldBlocks<T, K>))                    \
-        gw_softmax_held_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {              \
-        begin_kernel();                                                                                       \
-        softmax_held<T, K>(x, out, rows, columns, logarithm);                                                 \
+#define GW_HELD(T, NAME, K)                                                                      \
+    extern "C" __global__ void __launch_bounds__((HELD_THREADS<T, K>), (HELD_BLOCKS<T, K>))      \
+        gw_softmax_held_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) { \
+        begin_kernel();                                                                          \
+        softmax_held<T, K>(x, out, rows, columns, logarithm);                                    \
     }
 #define GW_HELD_1(T, NAME) GW_HELD(T, NAME, 1)
 #define GW_HELD_2(T, NAME) GW_HELD(T, NAME, 2)

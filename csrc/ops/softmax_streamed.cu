@@ -62,18 +62,18 @@ GW_DEVICE void softmax(const T* x, T* out, int count, int columns, Partials<floa
 
 }  // namespace
 
-#define GW_STREAMED(T, NAME, K)                                                                               \
-    extern "C" __global__ void __launch_bounds__((kStreamThreads<K>), (kStreamBlocks<K>))                      \
-        gw_softmax_streamed_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {          \
-        begin_kernel();                                                                                       \
-        __shared__ Partials<float> greatest;                                                                  \
-        __shared__ Partials<double> sums;                                                                     \
-        const int count = static_cast<int>(rows), length = static_cast<int>(columns);                         \
-        if (logarithm) {                                                                                      \
-            softmax<T, K, true>(x, out, count, length, greatest, sums);                                       \
-        } else {                                                                                              \
-            softmax<T, K, false>(x, out, count, length, greatest, sums);                                      \
-        }                                                                                                     \
+#define GW_STREAMED(T, NAME, K)                                                                      \
+    extern "C" __global__ void __launch_bounds__((STREAM_THREADS<K>), (STREAM_BLOCKS<K>))            \
+        gw_softmax_streamed_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) { \
+        begin_kernel();                                                                              \
+        __shared__ Partials<float> greatest;                                                         \
+        __shared__ Partials<double> sums;                                                            \
+        const int count = static_cast<int>(rows), length = static_cast<int>(columns);                \
+        if (logarithm) {                                                                             \
+            softmax<T, K, true>(x, out, count, length, greatest, sums);                              \
+        } else {                                                                                     \
+            softmax<T, K, false>(x, out, count, length, greatest, sums);                             \
+        }                                                                                            \
     }
 #define GW_KERNELS(T, NAME)  \
     GW_STREAMED(T, NAME, 4)  \

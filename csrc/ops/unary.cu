@@ -1,4 +1,4 @@
-// Elementwise functions of one array. The functions are numbered as in crates/kernels/src/ops/unary/cuda.rs.
+// Elementwise functions of one array. The functions are numbered as in crates/kernels/src/ops/pointwise/unary/functions.rs.
 #include "gradewise/elementwise.cuh"
 #include "gradewise/math.cuh"
 
@@ -108,20 +108,20 @@ struct Unary {
 /// How many blocks must fit on a multiprocessor: for packs of eight, more than the compiler would plan for. Compute capability 7.5
 /// has at most 1024 threads; from 8.0 to 8.9 the derivative of gelu takes more registers than six blocks leave.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int kMostBlocks = 4;
+constexpr int MOST_BLOCKS = 4;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int kMostBlocks = 5;
+constexpr int MOST_BLOCKS = 5;
 #else
-constexpr int kMostBlocks = 6;
+constexpr int MOST_BLOCKS = 6;
 #endif
 template <class T>
-constexpr int kBlocks = sizeof(T) == 2 ? kMostBlocks : 1;
+constexpr int BLOCKS = sizeof(T) == 2 ? MOST_BLOCKS : 1;
 
-#define GW_KERNELS(T, NAME)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, kBlocks<T>) gw_unary_##NAME(                                       \
-        T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_PARAMETER View<const T> x, i32 function, double p, double q) {      \
-        begin_kernel();                                                                                                                \
-        const View<const T>* const in[1] = {&x};                                                             \
-        elementwise(out, elements, wide, axes, in, Unary<T>{function, p, q});                                \
+#define GW_KERNELS(T, NAME)                                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS<T>) gw_unary_##NAME(                                                 \
+        T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_PARAMETER View<const T> x, i32 function, double p, double q) { \
+        begin_kernel();                                                                                                           \
+        const View<const T>* const in[1] = {&x};                                                                                  \
+        elementwise(out, elements, wide, axes, in, Unary<T>{function, p, q});                                                     \
     }
 GW_FOR_DTYPES(GW_KERNELS)

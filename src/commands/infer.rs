@@ -5,11 +5,7 @@ use clap::Args;
 use gradewise_nn::{
     Ensemble, Prediction,
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
-    data::{
-        nbody::NBodyData,
-        npy::{self, NpyArray},
-    },
-    train::nbody::predict,
+    data::npy::{self, NpyArray},
 };
 use gradewise_runner::{
     Command, Program,
@@ -19,6 +15,7 @@ use gradewise_runner::{
     run::{self, Target},
     task::{self, EVALUATION_BATCH},
 };
+use gradewise_zoo::{data::nbody::NBodyData, train::nbody::predict};
 use std::path::{Path, PathBuf};
 
 const CHANNELS: usize = 7;

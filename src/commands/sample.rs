@@ -2,16 +2,14 @@
 
 use crate::tasks::GptTask;
 use clap::Args;
-use gradewise_nn::{
-    checkpoint::Checkpoint,
-    models::{Gpt, Sampling},
-};
+use gradewise_nn::checkpoint::Checkpoint;
 use gradewise_runner::{
     Command, Program,
     error::{Error, Result},
     options::RuntimeOptions,
     output, run, task,
 };
+use gradewise_zoo::models::{Gpt, Sampling};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::path::PathBuf;

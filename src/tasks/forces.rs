@@ -3,11 +3,13 @@
 use gradewise_core::Signature;
 use gradewise_nn::{
     checkpoint::replace_file,
-    data::potential::{ForceData, MOST_PARTICLES, Motion, Potential, turned, velocity_verlet},
-    models::{ForceField, ForceFieldConfig, ForceFieldKind},
     symmetry::{Isometry, relative_distance},
 };
 use gradewise_runner::{output, plots, prelude::*};
+use gradewise_zoo::{
+    data::potential::{ForceData, MOST_PARTICLES, Motion, Potential, turned, velocity_verlet},
+    models::{ForceField, ForceFieldConfig, ForceFieldKind},
+};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -1,11 +1,11 @@
 //! Byte-level language modelling.
 
-use gradewise_nn::{
+use gradewise_nn::symmetry::relative_distance;
+use gradewise_runner::prelude::*;
+use gradewise_zoo::{
     data::text::{BYTES, SAMPLE, TextBatch, TextData},
     models::{Gpt, GptConfig},
-    symmetry::relative_distance,
 };
-use gradewise_runner::prelude::*;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 

@@ -2,18 +2,18 @@
 
 use super::nbody::check;
 use gradewise_core::Signature;
-use gradewise_nn::{
+use gradewise_nn::symmetry::{Isometry, relative_distance};
+use gradewise_runner::{
+    prelude::*,
+    task::{median, number, trimmed_mean},
+};
+use gradewise_zoo::{
     data::{
         gravity::{GravityData, GravitySet},
         potential::turned,
     },
     models::{GravityConfig, GravityKind, GravityModel},
-    symmetry::{Isometry, relative_distance},
     train::nbody::{mean_squared_error, predict_by, squared_errors},
-};
-use gradewise_runner::{
-    prelude::*,
-    task::{median, number, trimmed_mean},
 };
 use rand::RngExt;
 use serde::{Deserialize, Serialize};

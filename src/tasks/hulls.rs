@@ -1,11 +1,11 @@
 //! The volume of a convex hull in five dimensions, of 16 points or of 8.
 
 use super::points::{FALLING, PAPER, Regression, adam, falling, paper};
-use gradewise_nn::{
+use gradewise_runner::prelude::*;
+use gradewise_zoo::{
     data::points::{HULL_DIMENSION, HULL_POINTS, PointSets, SMALL_HULL_POINTS},
     models::{HullConfig, HullKind, HullModel},
 };
-use gradewise_runner::prelude::*;
 
 /// The rate and batches of Liu et al. (2024), whose rate falls in the last quarter of the steps.
 const SIMPLICIAL: &[&str] = &[

@@ -2,12 +2,14 @@
 
 use gradewise_core::Signature;
 use gradewise_nn::{
-    data::jets::JetSets,
     metrics::Ranking,
-    models::{JetTagger, JetTaggerConfig},
     symmetry::{Isometry, relative_distance},
 };
 use gradewise_runner::prelude::*;
+use gradewise_zoo::{
+    data::jets::JetSets,
+    models::{JetTagger, JetTaggerConfig},
+};
 use serde::{Deserialize, Serialize};
 
 /// Three-prong against one-prong jets.

@@ -11,7 +11,6 @@ mod lorentz;
 mod nbody;
 mod o5;
 mod points;
-mod rollout;
 mod volumes;
 
 pub use gpt::GptTask;
@@ -83,7 +82,7 @@ mod checks {
 
     #[test]
     fn what_a_run_may_change_is_no_part_of_its_model() {
-        let value = identity::<GptTask>(&gradewise_nn::models::GptConfig::default());
+        let value = identity::<GptTask>(&gradewise_zoo::models::GptConfig::default());
         assert!(value.get("width").is_some() && value.get("dropout").is_none(), "{value}");
     }
 }

@@ -1,11 +1,11 @@
 //! An O(5)-invariant function of two vectors.
 
 use super::points::{FALLING, PAPER, Regression, adam, falling, paper};
-use gradewise_nn::{
+use gradewise_runner::prelude::*;
+use gradewise_zoo::{
     data::points::{O5_MEAN, O5_STANDARD_DEVIATION, PointSets},
     models::{O5Config, O5Regression},
 };
-use gradewise_runner::prelude::*;
 
 /// The O(5)-invariant function of two vectors.
 pub struct O5;

@@ -2,13 +2,12 @@
 
 use gradewise_core::Signature;
 use gradewise_nn::{
-    data::points::PointSets,
     layers::Layer,
     loss,
-    models::PerceptronConfig,
     symmetry::{Isometry, relative_distance},
 };
 use gradewise_runner::{config::Section, prelude::*};
+use gradewise_zoo::{data::points::PointSets, models::PerceptronConfig};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 

@@ -1,11 +1,11 @@
 //! The signed volume of three vectors in space.
 
 use super::points::{FALLING, PAPER, Regression, adam, check_perceptron, falling, paper};
-use gradewise_nn::{
+use gradewise_runner::prelude::*;
+use gradewise_zoo::{
     data::points::PointSets,
     models::{PerceptronConfig, SignedVolume},
 };
-use gradewise_runner::prelude::*;
 
 /// Signed volumes in space, O(3).
 pub struct Volumes;

@@ -26,8 +26,8 @@ use gradewise_kernels::DType;
 use gradewise_nn::{
     Placement,
     layers::{Bias, CliffordLayer, Layer, MvLayerNorm, MvLinear, MvNormalization, MvSilu, SteerableProduct},
-    models::MvMlp,
 };
+use gradewise_zoo::models::MvMlp;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 

@@ -10,13 +10,9 @@ use crate::{
 use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::DType;
-use gradewise_nn::{
-    Placement,
-    layers::Layer,
-    models::{
-        CL5, Edges, HullConfig, HullKind, HullModel, MessagePassing, NBody, NBodyBatch, NBodyConfig,
-        NBodyGraph,
-    },
+use gradewise_nn::{Placement, layers::Layer};
+use gradewise_zoo::models::{
+    CL5, Edges, HullConfig, HullKind, HullModel, MessagePassing, NBody, NBodyBatch, NBodyConfig, NBodyGraph,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};

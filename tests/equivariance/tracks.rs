@@ -11,12 +11,14 @@ use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::DType;
 use gradewise_nn::{
     Module, Placement,
-    data::potential::{ForceData, Potential},
     data::{Samples, Split},
-    models::{Edges, ForceField, ForceFieldConfig, ForceFieldKind},
     tracks::{
         RadialBasis, TrackGate, TrackLinear, TrackMessages, TrackNorm, TrackProduct, TrackSize, Tracks,
     },
+};
+use gradewise_zoo::{
+    data::potential::{ForceData, Potential},
+    models::{Edges, ForceField, ForceFieldConfig, ForceFieldKind},
 };
 use rand_chacha::ChaCha8Rng;
 

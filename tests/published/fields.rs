@@ -15,8 +15,8 @@ use gradewise_nn::{
         field_to_channels_first as to_published,
     },
     layers::Layer,
-    published::{self, Library, PublishedModel},
 };
+use gradewise_zoo::published::{self, Library, PublishedModel};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use serde::de::DeserializeOwned;
 

@@ -10,9 +10,8 @@ mod program;
 
 use gradewise_core::DType;
 use gradewise_kernels::Device;
-use gradewise_nn::{
-    Module, Placement,
-    checkpoint::TensorFile,
+use gradewise_nn::{Module, Placement, checkpoint::TensorFile};
+use gradewise_zoo::{
     data::nbody::NBodyData,
     models::{NBody, NBodyConfig},
     published::{self, Library, PublishedModel},

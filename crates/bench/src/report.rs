@@ -1,7 +1,7 @@
 //! Result files.
 //!
 //! A report is one JSON object. Its field `schema` names the version; a reader refuses others, and ignores fields it does not
-//! know. docs/profiling.md describes it field by field.
+//! know. Each field is described here.
 
 use crate::{Case, Error, Pass, Result};
 use gradewise_nn::checkpoint::replace_file;

@@ -4,7 +4,7 @@
 use crate::gpu::{Gpu, Slice};
 use crate::{
     host::{Host, Taken},
-    place::{Origin, on_host, with_arrays},
+    place::{on_host, with_arrays},
     target::Target,
 };
 use candle_core::{

@@ -55,3 +55,26 @@ impl From<Error> for candle_core::Error {
         Self::wrap(error)
     }
 }
+
+/// The devices that this build computes on.
+pub(crate) const SERVED: &str = if cfg!(feature = "cuda") {
+    "the CPU and CUDA devices"
+} else {
+    "the CPU (a build without the feature `cuda`)"
+};
+
+/// What an error says of a tensor.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    pub operation: &'static str,
+    /// Which input; the result and its gradient follow the inputs.
+    pub input: usize,
+}
+
+impl Origin {
+    /// The error for a tensor that is not where this build computes.
+    pub fn elsewhere(self, device: DeviceLocation) -> CandleError {
+        let Self { operation, input } = self;
+        Error::Device { operation, input, device, served: SERVED }.into()
+    }
+}

@@ -1,6 +1,6 @@
 //! Tensors on CUDA devices: borrowed where candle has them, results in candle's memory, work in candle's stream.
 
-use crate::{Error, place::Origin, target::Target};
+use crate::{Error, error::Origin, target::Target};
 use candle_core::{
     CudaDevice, CudaStorage, DeviceLocation, Error as CandleError, Layout, Result as CandleResult, Storage,
     Tensor,
@@ -82,7 +82,7 @@ impl Gpu {
                 operation: "open device",
                 input: 0,
                 device: theirs.location(),
-                served: crate::place::SERVED,
+                served: crate::error::SERVED,
             }
             .into());
         };
@@ -153,7 +153,7 @@ impl Gpu {
     fn copied(&self, array: &Array) -> CandleResult<Slice> {
         let refused = || {
             let device = self.theirs.location();
-            Error::Device { operation: "copy", input: 0, device, served: crate::place::SERVED }.into()
+            Error::Device { operation: "copy", input: 0, device, served: crate::error::SERVED }.into()
         };
         let copy = self.run(array.dtype(), || array.copy())?.map_err(CandleError::wrap)?;
         Self::taken(&copy).map(Slice).ok_or_else(refused)

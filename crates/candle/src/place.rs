@@ -1,36 +1,13 @@
 //! candle's tensors as arrays, over the memory in which candle has them.
 
-use crate::Error;
+use crate::{Error, error::Origin};
 use candle_core::{
-    CpuStorage, CudaStorage, CustomOp1, DType as CandleDType, DeviceLocation, Error as CandleError, Layout,
-    MetalStorage, Result, Shape, Tensor,
+    CpuStorage, CudaStorage, CustomOp1, DType as CandleDType, Error as CandleError, Layout, MetalStorage,
+    Result, Shape, Tensor,
 };
 use gradewise_core::DType;
 use gradewise_kernels::{Array, Borrowed, Device};
 use std::cell::RefCell;
-
-/// The devices that this build computes on.
-pub(crate) const SERVED: &str = if cfg!(feature = "cuda") {
-    "the CPU and CUDA devices"
-} else {
-    "the CPU (a build without the feature `cuda`)"
-};
-
-/// What an error says of a tensor.
-#[derive(Clone, Copy)]
-pub(crate) struct Origin {
-    pub operation: &'static str,
-    /// Which input; the result and its gradient follow the inputs.
-    pub input: usize,
-}
-
-impl Origin {
-    /// The error for a tensor that is not where this build computes.
-    pub fn elsewhere(self, device: DeviceLocation) -> CandleError {
-        let Self { operation, input } = self;
-        Error::Device { operation, input, device, served: SERVED }.into()
-    }
-}
 
 /// The array over a tensor's values on the host. `owner` is the tensor: the array keeps it.
 pub(crate) fn on_host(

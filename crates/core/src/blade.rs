@@ -97,6 +97,14 @@ pub enum Product {
     Commutator,
 }
 
+/// A product as a type, so that each has compile-time tables of its own.
+pub trait Rule {
+    /// The terms it keeps.
+    const PRODUCT: Product;
+    /// Its name in errors.
+    const NAME: &'static str;
+}
+
 impl Product {
     /// How many there are.
     pub(crate) const COUNT: usize = 7;

@@ -2,9 +2,8 @@
 
 use crate::{
     Result, Scalar, Signature,
-    blade::{order_blades, product_sign},
+    blade::{Rule, order_blades, product_sign},
     clifford::{CliffordAlgebra, TypeLevel, sealed::Sealed},
-    multivector::product::Rule,
 };
 use core::{array, marker::PhantomData};
 

@@ -1,6 +1,6 @@
 //! What a run-time algebra and a type-level algebra have in common.
 
-use crate::{Algebra, Error, Result, Scalar, Signature, multivector::product::Rule};
+use crate::{Algebra, Error, Result, Scalar, Signature, blade::Rule};
 use alloc::{vec, vec::Vec};
 use core::fmt;
 

@@ -110,14 +110,16 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
-// The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
+// The order of modules: each uses those on lines above it; the test `modules` of the workspace looks.
 //
 // per_axis, once
-// signature + blade
+// signature
+// blade
 // dtype, error, scalar, shape, basis, tables
 // algebra
 // metric
-// clifford + multivector
+// clifford
+// multivector
 // cl, text
 // rotor
 // pga3

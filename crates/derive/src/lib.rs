@@ -1,12 +1,10 @@
-//! `#[derive(Module)]`: see `gradewise_nn::Module`, where it is re-exported and shown.
+//! `#[derive(Module)]` and `#[derive(Builder)]`: see `gradewise_nn::Module` and `gradewise_nn::Builder`, where they are re-exported.
 #![forbid(unsafe_code)]
 
-use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
-use std::collections::HashMap;
-use syn::{
-    Data, DeriveInput, Error, Field, Index, LitStr, Member, Path, Result, parse_macro_input, spanned::Spanned,
-};
+mod builder;
+mod module;
+
+use syn::{DeriveInput, Error, parse_macro_input};
 
 /// Implements `Module` for a struct: each field is visited under its name, parameters as parameters and modules as parts; lists number
 /// their elements, options are visited if they are `Some`.
@@ -20,139 +18,55 @@ use syn::{
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    expand(&input).unwrap_or_else(Error::into_compile_error).into()
+    module::expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// What the attributes of a field say.
-#[derive(Default)]
-struct Options {
-    skip: bool,
-    flatten: bool,
-    rename: Option<LitStr>,
-}
-
-impl Options {
-    fn of(field: &Field) -> Result<Self> {
-        let mut options = Self::default();
-        for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("module")) {
-            attribute.parse_nested_meta(|meta| {
-                if meta.path.is_ident("skip") {
-                    options.skip = true;
-                } else if meta.path.is_ident("flatten") {
-                    options.flatten = true;
-                } else if meta.path.is_ident("rename") {
-                    options.rename = Some(meta.value()?.parse()?);
-                } else {
-                    return Err(meta.error("expected skip, flatten or rename = \"…\""));
-                }
-                Ok(())
-            })?;
-        }
-        Ok(options)
-    }
-}
-
-fn library(input: &DeriveInput) -> Result<Path> {
-    let mut library: Path = syn::parse_str("::gradewise_nn")?;
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("module")) {
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("crate") {
-                return Err(meta.error("expected crate = \"…\""));
-            }
-            library = meta.value()?.parse::<LitStr>()?.parse()?;
-            Ok(())
-        })?;
-    }
-    Ok(library)
-}
-
-fn expand(input: &DeriveInput) -> Result<TokenStream> {
-    let Data::Struct(data) = &input.data else {
-        let message = "Module can be derived for structs; for an enum, implement `visit` with a match";
-        return Err(Error::new(input.ident.span(), message));
-    };
-    let library = library(input)?;
-    let mut names: HashMap<String, Span> = HashMap::new();
-    let mut visits = Vec::new();
-    for (position, field) in data.fields.iter().enumerate() {
-        let options = Options::of(field)?;
-        let (member, own) = match &field.ident {
-            Some(ident) => (Member::Named(ident.clone()), ident.to_string()),
-            None => (Member::Unnamed(Index::from(position)), position.to_string()),
-        };
-        if options.skip {
-            continue;
-        }
-        // Errors about a field's type point to the field.
-        let span = field.ty.span();
-        if options.flatten {
-            visits.push(quote_spanned!(span=> #library::Module::visit(&self.#member, visitor);));
-            continue;
-        }
-        let (name, at) = match &options.rename {
-            Some(name) => (name.value(), name.span()),
-            None => (own.trim_start_matches("r#").to_owned(), span),
-        };
-        if names.insert(name.clone(), at).is_some() {
-            return Err(Error::new(at, format!("two fields are visited as `{name}`; rename one of them")));
-        }
-        visits.push(quote_spanned!(span=> #library::Part::report(&self.#member, #name, visitor);));
-    }
-    let visitor = if visits.is_empty() { quote!(_visitor) } else { quote!(visitor) };
-    let (ident, (generics, arguments, conditions)) = (&input.ident, input.generics.split_for_impl());
-    Ok(quote! {
-        #[automatically_derived]
-        impl #generics #library::Module for #ident #arguments #conditions {
-            fn visit(&self, #visitor: &mut #library::Visitor<'_>) {
-                #(#visits)*
-            }
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn expanded(text: &str) -> Result<String> {
-        expand(&syn::parse_str(text)?).map(|tokens| tokens.to_string())
-    }
-
-    #[test]
-    fn fields_are_visited_by_their_names() {
-        let text = expanded(
-            "struct Net { first: Linear, #[module(skip)] width: usize, #[module(rename = \"b\")] bias: Parameter, \
-             #[module(flatten)] rest: Rest }",
-        )
-        .unwrap();
-        assert!(text.contains("report (& self . first , \"first\" , visitor)"), "{text}");
-        assert!(text.contains("report (& self . bias , \"b\" , visitor)"), "{text}");
-        assert!(text.contains("visit (& self . rest , visitor)"), "{text}");
-        assert!(!text.contains("width"), "{text}");
-    }
-
-    #[test]
-    fn generics_tuples_and_other_paths_are_served() {
-        let text =
-            expanded("#[module(crate = \"gradewise::nn\")] struct Pair<L: Layer>(L, L) where L: Sync;")
-                .unwrap();
-        assert!(
-            text.contains("impl < L : Layer > gradewise :: nn :: Module for Pair < L > where L : Sync"),
-            "{text}"
-        );
-        assert!(text.contains("self . 0 , \"0\"") && text.contains("self . 1 , \"1\""), "{text}");
-    }
-
-    #[test]
-    fn what_cannot_be_derived_is_refused() {
-        for (text, part) in [
-            ("enum Either { A, B }", "implement `visit` with a match"),
-            ("struct Twice { a: P, #[module(rename = \"a\")] b: P }", "two fields are visited as `a`"),
-            ("struct Odd { #[module(ignore)] a: P }", "expected skip, flatten or rename"),
-            ("#[module(path = \"x\")] struct Odd;", "expected crate"),
-        ] {
-            let error = expanded(text).unwrap_err().to_string();
-            assert!(error.contains(part), "{text}: {error}");
-        }
-    }
+/// Writes the constructor and the setters of a struct of settings. For `SmootherBuilder` that is `Smoother::new`, which returns the
+/// builder and has the builder's doc comment, and a setter for each field with a default, which has the field's. What the builder builds
+/// is written by hand.
+///
+/// ```
+/// use gradewise_derive::Builder;
+///
+/// /// A moving average.
+/// struct Smoother {
+///     weights: Vec<f64>,
+/// }
+///
+/// /// Settings of a [`Smoother`] over `taps` values.
+/// #[derive(Builder)]
+/// struct SmootherBuilder {
+///     taps: usize,
+///     /// Whether the weights sum to 1; yes by default.
+///     #[builder(default = true)]
+///     normalize: bool,
+///     /// The weight of each value; 1 by default.
+///     #[builder(default, strip_option)]
+///     weight: Option<f64>,
+/// }
+///
+/// impl SmootherBuilder {
+///     fn build(self) -> Smoother {
+///         let sum = if self.normalize { self.taps as f64 } else { 1.0 };
+///         Smoother { weights: vec![self.weight.unwrap_or(1.0) / sum; self.taps] }
+///     }
+/// }
+///
+/// assert_eq!(Smoother::new(2).build().weights, [0.5, 0.5]);
+/// assert_eq!(Smoother::new(2).normalize(false).weight(3.0).build().weights, [3.0, 3.0]);
+/// ```
+///
+/// A field without a default is an argument of `new`, in the order of the fields. Other fields say:
+///
+/// - `#[builder(default)]` for the default of the field's type, or `#[builder(default = …)]` for an expression, in which earlier fields
+///   are known by their names;
+/// - `strip_option`: the setter of an `Option<T>` takes a `T`;
+/// - `by_ref`: the setter or `new` takes a reference (to `Vec<T>`, a slice) and clones what it refers to;
+/// - `skip`: no setter, because one is written by hand or the field has none.
+///
+/// The constructor and the setters are as visible as the struct.
+#[proc_macro_derive(Builder, attributes(builder))]
+pub fn derive_builder(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    builder::expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }

@@ -8,14 +8,14 @@ use gradewise_distributed::{DataParallel, Error, Group, ShardedSampler, Tcp, sam
 use gradewise_kernels::{Array, DType, Device};
 use gradewise_nn::{
     Module, Parameter, Placement, Visitor,
-    data::{
-        Split,
-        loader::BatchOrder,
-        nbody::{NBodyData, Trajectories},
-    },
-    models::{NBody, NBodyConfig},
+    data::{Split, loader::BatchOrder},
     optim::{Method, Schedule},
-    train::{Part, StepReport, Trainer, TrainerConfig, nbody::Example},
+    train::{Part, StepReport, Trainer, TrainerConfig},
+};
+use gradewise_zoo::{
+    data::nbody::{NBodyData, Trajectories},
+    models::{NBody, NBodyConfig},
+    train::nbody::Example,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct device fake_devices[DEVICES];
 long long fake_device_count, fake_version, fake_major, fake_minor;
-static _Thread_local int current = -1;
 
 void fake_device_reset(void) {
     memset(fake_devices, 0, sizeof fake_devices);
@@ -19,10 +17,14 @@ void fake_device_reset(void) {
     }
 }
 
-struct device *fake_current(void) { return current < 0 ? NULL : &fake_devices[current]; }
-
-static struct device *of(CUdevice device) {
+struct device *fake_device(CUdevice device) {
     return device >= 0 && device < fake_device_count ? &fake_devices[device] : NULL;
+}
+
+/* At a synchronisation the pool gives back what it holds above its threshold. */
+void fake_pool_settle(struct device *device) {
+    uint64_t keep = device->pooled > device->threshold ? device->pooled : device->threshold;
+    if (device->reserved > keep) device->reserved = keep;
 }
 
 static CUresult put(void *target, const void *value, size_t bytes) {
@@ -38,13 +40,13 @@ static CUresult put_int(int *target, long long value) {
 
 static CUresult put_text(char *target, int length, CUdevice device, const char *format) {
     if (!target || length < 1) return INVALID_VALUE;
-    if (!of(device)) return INVALID_DEVICE;
+    if (!fake_device(device)) return INVALID_DEVICE;
     snprintf(target, (size_t)length, format, device);
     return SUCCESS;
 }
 
 static CUresult attribute(int *value, int which, CUdevice device) {
-    if (!of(device)) return INVALID_DEVICE;
+    if (!fake_device(device)) return INVALID_DEVICE;
     switch (which) {
     case 1: case 2: case 3: return put_int(value, 1024);      /* threads per block; block x, y */
     case 4: return put_int(value, 64);                        /* block z */
@@ -69,45 +71,18 @@ static CUresult attribute(int *value, int which, CUdevice device) {
 }
 
 static CUresult retain(Handle *context, CUdevice device) {
-    struct device *found = of(device);
+    struct device *found = fake_device(device);
     if (!found) return INVALID_DEVICE;
     if (found->sticky) return found->sticky;
     found->references += 1;
     return put(context, &found->context, sizeof *context);
 }
 
-static const struct {
-    enum kind kind;
-    void (*free)(void *);
-} owned[] = {{STREAM, fake_stream_free}, {EVENT, free}, {MODULE, fake_module_free}, {GRAPH, fake_graph_free},
-             {EXEC, fake_graph_free}};
-
-static CUresult release(CUdevice device) {
-    struct device *found = of(device);
-    if (!found) return INVALID_DEVICE;
-    if (found->references == 0) return INVALID_CONTEXT;
-    found->references -= 1;
-    if (found->references > 0) return SUCCESS;
-    /* The context ends, and takes along what was made in it. After a sticky error nothing could be released before. */
-    bool lost = false;
-    int left = 0;
-    for (int i = 0; i < DEVICES; i++) {
-        left += fake_devices[i].references;
-        lost |= fake_devices[i].sticky != SUCCESS;
-    }
-    fake_memory_release(device, !lost);
-    for (size_t i = 0; i < sizeof owned / sizeof *owned && left == 0; i++) {
-        for (long long n = lost ? 0 : fake_live(owned[i].kind); n > 0; n--) fake_count(LEAKS);
-        fake_forget_handles(owned[i].kind, owned[i].free);
-    }
-    return SUCCESS;
-}
-
 static CUresult set_current(Handle context) {
-    if (!context) return current = -1, SUCCESS;
+    if (!context) return fake_set_current(NULL), SUCCESS;
     struct device *device = fake_object(CONTEXT_HANDLE, context);
     if (!device || device->references == 0) return INVALID_CONTEXT;
-    current = (int)(device - fake_devices);
+    fake_set_current(device);
     return SUCCESS;
 }
 
@@ -118,15 +93,15 @@ static CUresult get_current(Handle *context) {
 }
 
 static CUresult get_pool(Handle *pool, CUdevice device) {
-    return of(device) ? put(pool, &of(device)->pool, sizeof *pool) : INVALID_DEVICE;
+    return fake_device(device) ? put(pool, &fake_device(device)->pool, sizeof *pool) : INVALID_DEVICE;
 }
 
 static CUresult total(size_t *bytes, CUdevice device) {
-    return of(device) ? put(bytes, &of(device)->total, sizeof *bytes) : INVALID_DEVICE;
+    return fake_device(device) ? put(bytes, &fake_device(device)->total, sizeof *bytes) : INVALID_DEVICE;
 }
 
 static CUresult can_access(int *can, CUdevice device, CUdevice peer) {
-    return of(device) && of(peer) ? put_int(can, device != peer) : INVALID_DEVICE;
+    return fake_device(device) && fake_device(peer) ? put_int(can, device != peer) : INVALID_DEVICE;
 }
 
 static CUresult peer_access(Handle context, bool enable) {
@@ -143,10 +118,11 @@ static CUresult api_version(Handle context, unsigned *version) {
     return device && device->references ? put_int((int *)version, 3020) : INVALID_CONTEXT;
 }
 
+API CUresult cuInit(unsigned flags) { CALL(FREE, flags ? INVALID_VALUE : fake_device_count ? SUCCESS : NO_DEVICE); }
 API CUresult cuDriverGetVersion(int *version) { CALL(FREE, put_int(version, fake_version)); }
 API CUresult cuDeviceGetCount(int *count) { CALL(INITIALISED, put_int(count, fake_device_count)); }
 API CUresult cuDeviceGet(CUdevice *device, int ordinal) {
-    CALL(INITIALISED, of(ordinal) ? put_int(device, ordinal) : INVALID_DEVICE);
+    CALL(INITIALISED, fake_device(ordinal) ? put_int(device, ordinal) : INVALID_DEVICE);
 }
 API CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     CALL(INITIALISED, put_text(name, length, device, "Fake GPU %d"));
@@ -160,13 +136,12 @@ API CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
 }
 API CUresult cuDeviceGetDefaultMemPool(Handle *pool, CUdevice device) { CALL(INITIALISED, get_pool(pool, device)); }
 API CUresult cuDevicePrimaryCtxRetain(Handle *context, CUdevice device) { CALL(INITIALISED, retain(context, device)); }
-API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { CALL(INITIALISED, release(device)); }
 API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
-    CALL(INITIALISED, !of(device) ? INVALID_DEVICE : flags > 0x1f ? INVALID_VALUE : SUCCESS);
+    CALL(INITIALISED, !fake_device(device) ? INVALID_DEVICE : flags > 0x1f ? INVALID_VALUE : SUCCESS);
 }
 API CUresult cuCtxSetCurrent(Handle context) { CALL(INITIALISED, set_current(context)); }
 API CUresult cuCtxGetCurrent(Handle *context) { CALL(INITIALISED, get_current(context)); }
-API CUresult cuCtxGetDevice(CUdevice *device) { CALL(CONTEXT, put_int(device, current)); }
+API CUresult cuCtxGetDevice(CUdevice *device) { CALL(CONTEXT, put_int(device, fake_current() - fake_devices)); }
 API CUresult cuCtxGetApiVersion(Handle context, unsigned *version) { CALL(INITIALISED, api_version(context, version)); }
 API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     CALL(INITIALISED, can_access(can, device, peer));

@@ -43,20 +43,19 @@ enum {
     INVALID_CLUSTER_SIZE = 912,
 };
 
-/* ---- calls (control.c) ---- */
+/* Each part uses those above it alone: a test of the workspace (tests/modules) finds circles. */
 
-enum { FREE = 0, INITIALISED = 1, CONTEXT = 2 }; /* what a call needs; CONTEXT implies INITIALISED */
+/* ---- handles.c ---- */
 
-CUresult fake_enter(const char *name, int needs);
-CUresult fake_leave(CUresult code);
+enum kind { STREAM = 1, EVENT, MODULE, FUNCTION, GRAPH, EXEC, POOL, CONTEXT_HANDLE, KINDS };
 
-/* The body of every exported function: counted, perhaps told to fail, otherwise `expression`. */
-#define CALL(needs, expression)                     \
-    do {                                            \
-        CUresult code_ = fake_enter(__func__, needs); \
-        if (code_ == SUCCESS) code_ = (expression); \
-        return fake_leave(code_);                   \
-    } while (0)
+Handle fake_handle(enum kind kind, void *object);        /* a new name for `object` */
+void *fake_object(enum kind kind, Handle handle);        /* what it names; NULL, and counted, if it names nothing */
+void *fake_release(enum kind kind, Handle handle);       /* the same, and the name ends */
+void *fake_peek(enum kind kind, Handle handle);          /* the same, without counting */
+long long fake_live(enum kind kind);
+void fake_forget_handles(enum kind kind, void (*release)(void *));
+void fake_handles_reset(void); /* forgets the counts, too */
 
 enum count {
     DOUBLE_FREES,
@@ -69,22 +68,12 @@ enum count {
     COUNTS,
 };
 void fake_count(enum count which);
+long long fake_counted(enum count which);
 
 /* Grows an array by one element of zeros and gives its address. Ends the process if the host is out of memory. */
 void *fake_push(void **array, size_t *count, size_t size);
 
-/* ---- handles (control.c) ---- */
-
-enum kind { STREAM = 1, EVENT, MODULE, FUNCTION, GRAPH, EXEC, POOL, CONTEXT_HANDLE, KINDS };
-
-Handle fake_handle(enum kind kind, void *object);        /* a new name for `object` */
-void *fake_object(enum kind kind, Handle handle);        /* what it names; NULL, and counted, if it names nothing */
-void *fake_release(enum kind kind, Handle handle);       /* the same, and the name ends */
-void *fake_peek(enum kind kind, Handle handle);          /* the same, without counting */
-long long fake_live(enum kind kind);
-void fake_forget_handles(enum kind kind, void (*release)(void *));
-
-/* ---- devices (device.c) ---- */
+/* ---- call.c ---- */
 
 enum { DEVICES = 4 };
 
@@ -101,42 +90,44 @@ struct device {
 };
 
 extern struct device fake_devices[DEVICES];
-extern long long fake_device_count, fake_version, fake_major, fake_minor;
 struct device *fake_current(void); /* of this thread's context; NULL without one */
+void fake_set_current(struct device *device);
+
+enum { FREE = 0, INITIALISED = 1, CONTEXT = 2 }; /* what a call needs; CONTEXT implies INITIALISED */
+
+CUresult fake_enter(const char *name, int needs);
+CUresult fake_leave(CUresult code);
+
+/* The body of every exported function: counted, perhaps told to fail, otherwise `expression`. */
+#define CALL(needs, expression)                     \
+    do {                                            \
+        CUresult code_ = fake_enter(__func__, needs); \
+        if (code_ == SUCCESS) code_ = (expression); \
+        return fake_leave(code_);                   \
+    } while (0)
+
+extern void (*fake_start)(void); /* runs before the first call; set when the library is loaded */
+void fake_lock(void);
+void fake_unlock(void);
+void fake_fail_call(const char *name, long long nth, CUresult code); /* see fake_fail */
+long long fake_calls(const char *name);                              /* of one function; of all if NULL */
+void fake_calls_reset(void);
+
+/* ---- device.c ---- */
+
+extern long long fake_device_count, fake_version, fake_major, fake_minor;
+struct device *fake_device(CUdevice device); /* NULL if there is none of this number */
+void fake_pool_settle(struct device *device);
 void fake_device_reset(void);
 
-/* ---- memory (memory.c) ---- */
-
-enum origin { IMMEDIATE, ORDERED, CAPTURED, HOST };
-
-struct block {
-    uint64_t address;
-    size_t bytes, span; /* asked for; pages in bytes */
-    enum origin origin;
-    int device;
-    bool live, freeing; /* usable; its free is queued */
-};
-
-void fake_memory_reset(void);
-void fake_memory_release(int device, bool count_leaks); /* its context ends */
-long long fake_blocks(bool host);
-size_t fake_bytes(void);
-/* The bytes at `address`, if all of them lie in one live block. */
-void *fake_access(uint64_t address, size_t bytes);
-struct block *fake_block(uint64_t address);
-CUresult fake_block_start(struct block *block); /* its memory becomes usable */
-void fake_block_end(struct block *block);       /* and is given back */
-bool fake_is_pinned(const void *pointer, size_t bytes);
-void fake_pool_settle(struct device *device);
-
-/* ---- work (op.c) ---- */
+/* ---- op.c ---- */
 
 enum { MOST_PARAMETERS = 64 };
 
 typedef CUresult (*Kernel)(void *const *arguments, const uint32_t *grid, const uint32_t *block, uint32_t shared);
 
 struct op {
-    enum { COPY, FILL8, FILL32, KERNEL, BLOCK_START, BLOCK_END, RECORD, WAIT } what;
+    CUresult (*run)(const struct op *op); /* does it; what follows is for this function */
     uint64_t target, source; /* addresses */
     size_t bytes;            /* of a copy; elements of a fill */
     uint32_t value;
@@ -147,20 +138,22 @@ struct op {
     size_t parameters, offsets[MOST_PARAMETERS];
     void *arguments; /* owned */
     size_t argument_bytes;
-    Handle event;                /* RECORD */
-    uint64_t stream, sequence;   /* WAIT until the stream with this number has done that many */
+    Handle event;
+    uint64_t stream, sequence; /* the number of a stream, and how many pieces it has done */
 };
-
-void fake_op_free(struct op *op);
-struct op fake_op_copy(const struct op *op);
-CUresult fake_op_run(struct op *op);
-
-/* ---- streams (stream.c) and graphs (graph.c) ---- */
 
 struct graph {
     struct op *ops;
     size_t count;
 };
+
+void *fake_duplicate(const void *bytes, size_t count);
+void fake_op_free(struct op *op);
+struct op fake_op_copy(const struct op *op);
+void fake_graph_free(void *graph);
+struct graph *fake_graph_copy(const struct graph *graph);
+
+/* ---- stream.c; graph.c and copy.c have calls alone ---- */
 
 struct stream {
     uint64_t number; /* never used again */
@@ -182,9 +175,18 @@ CUresult fake_unsafe_in_capture(void); /* for calls that a capture forbids */
 CUresult fake_not_captured(struct stream *stream);
 void fake_stream_reset(void);
 void fake_stream_free(void *stream);
-void fake_graph_free(void *graph);
 
-/* ---- modules (module.c) ---- */
+/* ---- memory.c ---- */
+
+void fake_memory_reset(void);
+void fake_memory_release(int device, bool count_leaks); /* its context ends */
+long long fake_blocks(bool host);
+size_t fake_bytes(void);
+/* The bytes at `address`, if all of them lie in one live block. */
+void *fake_access(uint64_t address, size_t bytes);
+bool fake_is_pinned(const void *pointer, size_t bytes);
+
+/* ---- module.c; control.c is on top of all ---- */
 
 void fake_module_reset(void);
 void fake_module_free(void *module);

@@ -1,28 +1,11 @@
 /* Graphs: what a capture recorded, in the order of the calls, which satisfies every dependency between them. */
 #include "fake.h"
 
-#include <stdlib.h>
-
-void fake_graph_free(void *object) {
-    struct graph *graph = object;
-    for (size_t i = 0; graph && i < graph->count; i++) fake_op_free(&graph->ops[i]);
-    if (graph) free(graph->ops);
-    free(graph);
-}
-
-static struct graph *copy(const struct graph *graph) {
-    struct graph *made = calloc(1, sizeof *made);
-    if (!made) abort();
-    for (size_t i = 0; i < graph->count; i++)
-        *(struct op *)fake_push((void **)&made->ops, &made->count, sizeof *made->ops) = fake_op_copy(&graph->ops[i]);
-    return made;
-}
-
 static CUresult instantiate(Handle *exec, Handle handle, uint64_t flags) {
     struct graph *graph = fake_object(GRAPH, handle);
     if (!graph) return INVALID_HANDLE;
     if (!exec || flags & ~(uint64_t)0xf) return INVALID_VALUE;
-    *exec = fake_handle(EXEC, copy(graph));
+    *exec = fake_handle(EXEC, fake_graph_copy(graph));
     return SUCCESS;
 }
 
@@ -65,7 +48,7 @@ static CUresult update(Handle exec_handle, Handle handle, struct update_result *
     if (!result) return INVALID_VALUE;
     *result = (struct update_result){exec->count == graph->count ? 0 : 2, NULL, NULL};
     for (size_t i = 0; i < graph->count && result->result == 0; i++)
-        if (exec->ops[i].what != graph->ops[i].what) result->result = 3;
+        if (exec->ops[i].run != graph->ops[i].run) result->result = 3;
     if (result->result) return GRAPH_EXEC_UPDATE_FAILURE;
     for (size_t i = 0; i < graph->count; i++) {
         fake_op_free(&exec->ops[i]);

@@ -7,6 +7,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum origin { IMMEDIATE, ORDERED, CAPTURED, HOST };
+
+struct block {
+    uint64_t address;
+    size_t bytes, span; /* asked for; pages in bytes */
+    enum origin origin;
+    int device;
+    bool live, freeing; /* usable; its free is queued */
+};
+
 static const size_t RANGE = (size_t)1 << 38, PAGE = 4096, POISONED = (size_t)1 << 20;
 static char *range;
 static size_t next;
@@ -44,7 +54,7 @@ static struct block *last_at_or_before(uint64_t address) {
     return low ? &blocks[low - 1] : NULL;
 }
 
-struct block *fake_block(uint64_t address) {
+static struct block *block_at(uint64_t address) {
     struct block *block = last_at_or_before(address);
     return block && block->address == address ? block : NULL;
 }
@@ -82,7 +92,7 @@ static bool pooled(const struct block *block) { return block->origin == ORDERED 
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-CUresult fake_block_start(struct block *block) {
+static CUresult block_start(struct block *block) {
     if (block->live) return INVALID_VALUE;
     struct device *device = &fake_devices[block->device];
     if (block->origin != HOST) {
@@ -103,7 +113,7 @@ CUresult fake_block_start(struct block *block) {
     return SUCCESS;
 }
 
-void fake_block_end(struct block *block) {
+static void block_end(struct block *block) {
     struct device *device = &fake_devices[block->device];
     void *memory = (void *)(uintptr_t)block->address;
     if (!block->live || madvise(memory, block->span, MADV_DONTNEED) || mprotect(memory, block->span, PROT_NONE)) abort();
@@ -117,18 +127,20 @@ void fake_memory_release(int device, bool count_leaks) {
     for (size_t i = 0; i < block_count; i++) {
         if (!blocks[i].live || blocks[i].device != device) continue;
         if (count_leaks) fake_count(LEAKS);
-        fake_block_end(&blocks[i]);
+        block_end(&blocks[i]);
     }
     fake_devices[device].reserved = 0;
 }
 
-/* At a synchronisation the pool gives back what it holds above its threshold. */
-void fake_pool_settle(struct device *device) {
-    uint64_t keep = most(device->pooled, device->threshold);
-    if (device->reserved > keep) device->reserved = keep;
-}
-
 /* ---- calls ---- */
+
+static CUresult run_start(const struct op *op) { return block_start(block_at(op->target)) ? LAUNCH_FAILED : SUCCESS; }
+
+static CUresult run_end(const struct op *op) {
+    struct block *block = block_at(op->target);
+    if (!block || !block->live) return ILLEGAL_ADDRESS;
+    return block_end(block), SUCCESS;
+}
 
 static int current(void) { return (int)(fake_current() - fake_devices); }
 
@@ -137,10 +149,10 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, enum origin origin)
     struct block *block = reserve(bytes, origin, current());
     if (!block) return OUT_OF_MEMORY;
     uint64_t address = block->address;
-    CUresult code = fake_block_start(block);
+    CUresult code = block_start(block);
     if (code == OUT_OF_MEMORY && origin == ORDERED) { /* frees that are queued would make room */
         code = fake_drain_all(current());
-        if (code == SUCCESS) code = fake_block_start(fake_block(address));
+        if (code == SUCCESS) code = block_start(block_at(address));
     }
     if (code == SUCCESS) *pointer = address;
     return code;
@@ -165,11 +177,11 @@ static CUresult allocate_ordered(CUdeviceptr *pointer, size_t bytes, Handle hand
     struct block *block = pointer && bytes ? reserve(bytes, CAPTURED, current()) : NULL;
     if (!block) return INVALID_VALUE;
     *pointer = block->address;
-    return fake_queue(handle, (struct op){.what = BLOCK_START, .target = block->address});
+    return fake_queue(handle, (struct op){.run = run_start, .target = block->address});
 }
 
 static struct block *to_free(uint64_t address, bool host) {
-    struct block *block = fake_block(address);
+    struct block *block = block_at(address);
     bool known = block && (block->origin == HOST) == host;
     if (known && (!block->live || block->freeing) && block->origin != CAPTURED) fake_count(DOUBLE_FREES), known = false;
     return known ? block : NULL;
@@ -181,7 +193,7 @@ static CUresult free_at_once(uint64_t address, bool host) {
     struct block *block = to_free(address, host);
     if (!block || !block->live) return INVALID_VALUE;
     code = fake_drain_all(block->device); /* as the driver does: work that uses it is done first */
-    fake_block_end(fake_block(address));
+    block_end(block_at(address));
     return code;
 }
 
@@ -191,7 +203,7 @@ static CUresult free_ordered(uint64_t address, Handle handle) {
     if (!stream || !block) return stream ? INVALID_VALUE : INVALID_HANDLE;
     if (stream->capture && block->origin != CAPTURED) return CAPTURE_UNSUPPORTED;
     block->freeing = !stream->capture;
-    return fake_queue(handle, (struct op){.what = BLOCK_END, .target = address});
+    return fake_queue(handle, (struct op){.run = run_end, .target = address});
 }
 
 static CUresult info(size_t *free, size_t *total) {

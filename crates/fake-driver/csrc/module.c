@@ -303,6 +303,13 @@ static CUresult best_block(int *grid, int *block, Handle function, size_t shared
     return code;
 }
 
+static CUresult run_kernel(const struct op *op) {
+    void *arguments[MOST_PARAMETERS];
+    for (size_t i = 0; i < op->parameters; i++) arguments[i] = (char *)op->arguments + op->offsets[i];
+    fake_count(LAUNCHES);
+    return op->kernel(arguments, op->grid, op->block, op->shared);
+}
+
 static CUresult launch(Handle function, const uint32_t *grid, const uint32_t *block, uint32_t shared, Handle stream,
                        void *const *arguments) {
     struct kernel *kernel = fake_object(FUNCTION, function);
@@ -310,7 +317,7 @@ static CUresult launch(Handle function, const uint32_t *grid, const uint32_t *bl
     bool fits = grid[0] && grid[1] && grid[2] && block[0] && block[1] && block[2] && block[2] <= 64 && grid[1] <= 65535 &&
                 grid[2] <= 65535 && (uint64_t)block[0] * block[1] * block[2] <= 1024;
     if (!fits || shared > (uint32_t)kernel->most_dynamic || (kernel->parameters && !arguments)) return INVALID_VALUE;
-    struct op op = {.what = KERNEL, .shared = shared, .parameters = kernel->parameters, .kernel = registered(kernel->name)};
+    struct op op = {.run = run_kernel, .shared = shared, .parameters = kernel->parameters, .kernel = registered(kernel->name)};
     if (!op.kernel) return NOT_SUPPORTED; /* no function is registered under this name */
     memcpy(op.grid, grid, sizeof op.grid);
     memcpy(op.block, block, sizeof op.block);

@@ -101,16 +101,7 @@ CUresult fake_drain(struct stream *stream, uint64_t sequence) {
     struct device *device = &fake_devices[stream->device];
     while (stream->done < stream->count && stream->done < sequence && !device->sticky) {
         struct op op = stream->ops[stream->done];
-        CUresult code = SUCCESS;
-        if (op.what == WAIT) {
-            struct stream *other = numbered(op.stream); /* one that is gone has finished */
-            if (other && other != stream) code = fake_drain(other, op.sequence);
-        } else if (op.what == RECORD) {
-            struct event *event = fake_peek(EVENT, op.event);
-            if (event && event->stream == stream->number) event->time = tick;
-        } else {
-            code = fake_op_run(&op);
-        }
+        CUresult code = op.run(&op);
         fake_op_free(&op);
         stream->done += 1;
         tick += 1;
@@ -258,6 +249,18 @@ static CUresult destroy_event(Handle handle) {
     return event ? SUCCESS : INVALID_HANDLE;
 }
 
+static CUresult run_record(const struct op *op) {
+    struct event *event = fake_peek(EVENT, op->event);
+    if (event && event->stream == op->stream) event->time = tick;
+    return SUCCESS;
+}
+
+/* A stream that is gone has finished; one that waits for itself finds that done which came before. */
+static CUresult run_wait(const struct op *op) {
+    struct stream *other = numbered(op->stream);
+    return other ? fake_drain(other, op->sequence) : SUCCESS;
+}
+
 static CUresult record(Handle handle, Handle stream_handle) {
     struct event *event = fake_object(EVENT, handle);
     struct stream *stream = fake_stream(stream_handle);
@@ -267,7 +270,7 @@ static CUresult record(Handle handle, Handle stream_handle) {
     event->recorded = true;
     event->stream = stream->number;
     event->sequence = stream->count + 1;
-    return fake_queue(stream_handle, (struct op){.what = RECORD, .event = handle});
+    return fake_queue(stream_handle, (struct op){.run = run_record, .event = handle, .stream = stream->number});
 }
 
 static CUresult wait(Handle stream_handle, Handle handle) {
@@ -287,7 +290,8 @@ static CUresult wait(Handle stream_handle, Handle handle) {
     }
     if (stream->capture) return event->recorded ? CAPTURE_ISOLATION : SUCCESS;
     if (!event->recorded) return SUCCESS;
-    return fake_queue(stream_handle, (struct op){.what = WAIT, .stream = event->stream, .sequence = event->sequence});
+    struct op op = {.run = run_wait, .stream = event->stream, .sequence = event->sequence};
+    return fake_queue(stream_handle, op);
 }
 
 static bool happened(const struct event *event) {

@@ -25,7 +25,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-// The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
+// The order of modules: each uses those on lines above it; the test `modules` of the workspace looks.
 //
 // error, image, provider, search, sys
 // nvtx, table

@@ -8,7 +8,8 @@
 //! | [`ffi`] | `gradewise-ffi` | the CUDA driver and its libraries, loaded at run time |
 //! | [`kernels`] | `gradewise-kernels` | devices, arrays, operators without gradients |
 //! | [`autograd`] | `gradewise-autograd` | tensors and their gradients |
-//! | [`nn`] | `gradewise-nn` | layers, models, optimisers, data, checkpoints |
+//! | [`nn`] | `gradewise-nn` | layers, optimisers, checkpoints, trainer |
+//! | `zoo` | `gradewise-zoo` | data sets, published models and their weights; with the feature `zoo`, which is on by default |
 //! | [`distributed`] | `gradewise-distributed` | training on several devices and hosts |
 //! | [`verify`] | `gradewise-verify` | checks of operators against golden vectors, of models in two precisions |
 //! | `runner` | `gradewise-runner` | what turns a task into a program; with the feature `runner` |
@@ -25,6 +26,8 @@ pub use gradewise_nn as nn;
 #[cfg(feature = "runner")]
 pub use gradewise_runner as runner;
 pub use gradewise_verify as verify;
+#[cfg(feature = "zoo")]
+pub use gradewise_zoo as zoo;
 
 /// What most programs need: `use gradewise::prelude::*;`.
 pub mod prelude {

@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod compile;
 pub mod images;
+pub mod launch_table;
 pub mod report;
 pub mod sources;
 pub mod targets;
@@ -27,16 +28,18 @@ fn required(name: &str) -> Result<PathBuf> {
     env::var_os(name).map(PathBuf::from).ok_or_else(|| format!("{name} is not set; build with cargo"))
 }
 
-/// Writes `images.rs`: with the feature `cuda` the machine code of every kernel, always the headers for NVRTC.
+/// Writes `images.rs`: with the feature `cuda` the machine code of every kernel, always the headers for NVRTC; and `launches.rs`, how kernels
+/// are launched.
 pub fn run() -> Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
     let out = required("OUT_DIR")?;
     let sources = sources::Sources::read(&required("CARGO_MANIFEST_DIR")?.join("csrc"))?;
+    println!("cargo::rerun-if-changed={}", sources.root.join("launch_table.cpp").display());
     for path in sources.watched() {
         println!("cargo::rerun-if-changed={}", path.display());
     }
-    let mut debug = false;
+    let (mut debug, mut launches) = (false, Vec::new());
     let kernels = if env::var_os("CARGO_FEATURE_CUDA").is_some() {
         let toolkit = toolkit::Toolkit::find(&toolkit::Search::from_environment())?;
         // Assertions in kernels: the line of what fails, and registers as they come.
@@ -52,12 +55,16 @@ pub fn run() -> Result<()> {
             jobs: env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1),
             cache: cache::directory("kernels").unwrap_or_else(|| out.join("kernels")),
         };
-        Some(compile::all(&sources, &toolkit, &options)?)
+        let kernels = compile::all(&sources, &toolkit, &options)?;
+        launches = launch_table::make(&sources, &toolkit, &out)?;
+        launch_table::require(&launches, &kernels.binaries)?;
+        Some(kernels)
     } else {
         None
     };
     let report = kernels.as_ref().map(compile::Kernels::report).unwrap_or_default();
     write(&out.join("kernels.txt"), &report)?;
+    write(&out.join("launches.rs"), &launch_table::generate(&launches))?;
     write(&out.join("images.rs"), &images::generate(kernels.as_ref(), &sources, &out, debug)?)
 }
 

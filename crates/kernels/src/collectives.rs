@@ -1,6 +1,6 @@
 //! Collective operations over several devices, in a stream beside the device's own.
 
-use crate::{Array, CudaDevice, DType, Device, Error, Result, debug};
+use crate::{Array, CudaDevice, DType, Device, Error, Result, runtime::debug};
 use gradewise_ffi::{
     Event, Nccl, Stream,
     nccl::{Communicator, Options, ncclDataType_t, ncclUniqueId},

@@ -1,10 +1,13 @@
 //! Errors of arrays, devices and operators.
 
 use crate::{
-    Device, Holder, Target, code_remedy, debug,
-    external::Place,
-    fault,
-    memory::{Bytes, Largest},
+    Device, Holder, Target, code_remedy,
+    runtime::{
+        debug,
+        external::Place,
+        fault,
+        memory::{Bytes, Largest},
+    },
 };
 use gradewise_core::{DType, Shape};
 
@@ -82,7 +85,7 @@ pub enum Error {
         /// Its strides in elements.
         strides: Vec<usize>,
     },
-    /// An [`Allocator`](crate::external::Allocator) had no memory, or returned an invalid allocation.
+    /// An [`Allocator`](crate::runtime::external::Allocator) had no memory, or returned an invalid allocation.
     #[error("{operation}: the allocator in force has no {requested} bytes on {place}: {message}")]
     Allocator {
         /// The operation that asked.

@@ -46,64 +46,34 @@
 //! # Ok::<(), gradewise_kernels::Error>(())
 //! ```
 
-// The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
+// The order of modules: each uses those on lines above it; the test `modules` of the workspace looks.
 //
-// compute, debug, error, external, growing, occupancy, target, transfers, tuning
-// fault, options
-// cuda + device + memory
-// element + simd
-// gemm, parallel
-// split
+// error
+// runtime
+// cpu
 // array
-// collectives, custom, index, positions
+// collectives, custom
 // ops
-// launches
 
 mod array;
 mod collectives;
-mod compute;
-mod cuda;
+mod cpu;
 pub mod custom;
-pub mod debug;
-mod device;
-mod element;
 mod error;
-pub mod external;
-mod fault;
-mod gemm;
-mod growing;
-mod index;
-mod launches;
-pub mod memory;
-pub mod occupancy;
 pub mod ops;
-mod options;
-mod parallel;
-mod positions;
-mod simd;
-mod split;
-mod target;
-pub mod transfers;
-pub mod tuning;
+mod runtime;
 
-pub use array::{Array, Borrowed};
+pub use array::{Array, Borrowed, BorrowedIndex, Index, Positions};
 pub use collectives::{Collectives, InFlight};
-pub use compute::Compute;
-pub use cuda::{
-    BuildInfo, CapturedGraph, Code, CudaDevice, MemoryReport, Resources, build_info, code_remedy,
-};
-pub use device::{Device, DeviceName};
-pub use element::Element;
+pub use cpu::element::Element;
 pub use error::{Error, Result};
-pub use fault::{Fault, sanitizer, setup_remedy};
 pub use gradewise_core::{DType, Shape};
-pub use index::{BorrowedIndex, Index};
-pub use launches::{shared_bytes_of_kernel, threads_of_kernel};
-pub use memory::Holder;
-pub use ops::{Summary, Validation};
-pub use options::{Options, Products};
-pub use positions::Positions;
-pub use target::Target;
+pub use ops::{Summary, Validation, shared_bytes_of_kernel, threads_of_kernel};
+pub use runtime::{
+    BuildInfo, CapturedGraph, Code, Compute, CudaDevice, Device, DeviceName, Fault, Holder, MemoryReport,
+    Options, Products, Resources, Target, build_info, code_remedy, debug, external, memory, occupancy,
+    sanitizer, setup_remedy, transfers, tuning,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

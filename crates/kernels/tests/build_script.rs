@@ -7,12 +7,13 @@ mod build;
 use build::{
     cache::{self, Digest},
     compile, images,
+    launch_table::{self, Launch},
     report::{self, Usage},
     sources::Sources,
     targets,
     toolkit::{self, Search, Toolkit},
 };
-use std::{fs, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, process::Command, time::Duration};
 
 fn toolkit() -> Toolkit {
     let architectures = ["75", "80", "86", "89", "90", "100", "120"].map(str::to_owned).to_vec();
@@ -291,4 +292,94 @@ fn the_generated_source_names_what_it_embeds() {
         assert!(with.contains(text), "{text} in {with}");
     }
     assert_eq!(fs::read(root.path().join("fill.fatbin")).unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn the_table_of_launches_is_sorted_and_names_each_kernel_once() {
+    let launches = launch_table::parse("gw_b_f32 256 1024\ngw_a_f32 128 0\n").unwrap();
+    let launch = |kernel: &str, threads, shared| Launch { kernel: kernel.to_owned(), threads, shared };
+    assert_eq!(launches, [launch("gw_a_f32", 128, 0), launch("gw_b_f32", 256, 1024)]);
+    assert!(
+        launch_table::generate(&launches)
+            .contains("(\"gw_a_f32\", 128, 0),\n    (\"gw_b_f32\", 256, 1024),\n")
+    );
+    assert!(launch_table::parse("gw_a_f32 1 2\ngw_a_f32 3 4\n").unwrap_err().contains("twice"));
+    for nonsense in ["gw_a_f32 1", "gw_a_f32 1 two", "gw_a_f32 1 2 3"] {
+        assert!(launch_table::parse(nonsense).unwrap_err().contains(nonsense));
+    }
+    let binaries =
+        [compile::Binary { name: "a".to_owned(), bytes: Vec::new(), usage: report::parse(MESSAGES) }];
+    launch_table::require(&launches[..1], &binaries).unwrap();
+    assert!(launch_table::require(&launches, &binaries).unwrap_err().contains("gw_b_f32"));
+}
+
+/// The headers that the table reads need no device: an ordinary C++ compiler takes them.
+#[test]
+fn the_table_of_launches_is_printed_by_the_headers_of_kernels() {
+    let csrc = gradewise_testing::manifest_dir!().join("csrc");
+    let root = tempfile::tempdir().unwrap();
+    let program = root.path().join("launch_table");
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let arguments = ["-std=c++17", "-Wall", "-Werror", "-o"];
+    let mut command = Command::new(&compiler);
+    command.args(arguments).arg(&program).arg("-I").arg(&csrc).arg(csrc.join("launch_table.cpp"));
+    match command.output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("skipped: no C++ compiler ({compiler:?})");
+            return;
+        }
+        Err(error) => panic!("{compiler:?}: {error}"),
+    }
+    let output = Command::new(program).output().unwrap();
+    let launches = launch_table::parse(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    assert!(launches.len() >= 60, "{}", launches.len());
+    for Launch { kernel, threads, shared } in launches {
+        assert!(threads % 32 == 0 && threads <= 1024 && shared <= 227 << 10, "{kernel}: {threads} {shared}");
+    }
+}
+
+/// Files in `folder` and below, as paths relative to it with forward slashes.
+fn files_in(folder: &Path) -> Vec<String> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let path = path.strip_prefix(folder).unwrap().to_str().unwrap();
+                files.push(path.replace(std::path::MAIN_SEPARATOR, "/"));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn every_kernel_is_compiled_and_every_header_included() {
+    let csrc = gradewise_testing::manifest_dir!().join("csrc");
+    let files = files_in(&csrc);
+    let ends = |end: &str| files.iter().filter(|file| file.ends_with(end)).cloned().collect::<Vec<_>>();
+    let sources = Sources::read(&csrc).unwrap();
+    let mut compiled: Vec<_> = sources.kernels().map(|(_, path)| path.to_owned()).collect();
+    compiled.sort();
+    assert_eq!(compiled, ends(".cu"));
+    // Headers that a kernel includes, directly or by way of others.
+    let (mut reached, mut pending) = (BTreeSet::new(), compiled);
+    while let Some(file) = pending.pop() {
+        let text = fs::read_to_string(csrc.join(&file)).unwrap();
+        let included = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+        pending.extend(included.filter(|&header| reached.insert(header.to_owned())).map(str::to_owned));
+    }
+    // If this fails: include the header, or delete it.
+    assert_eq!(Vec::from_iter(reached), ends(".cuh"));
+}
+
+#[test]
+fn kernels_of_multivectors_are_in_rooms() {
+    let files = files_in(&gradewise_testing::manifest_dir!().join("csrc/clifford"));
+    let loose: Vec<_> = files.iter().filter(|file| !file.contains('/')).collect();
+    assert!(loose.is_empty(), "they belong to clifford/block, product, linear or pointwise: {loose:?}");
 }

@@ -1,4 +1,4 @@
-//! The weighted product by the kernels for sm_90a (csrc/clifford/sgp_hopper.cuh), against the CPU in double precision.
+//! The weighted product by the kernels for sm_90a (csrc/clifford/product/sm90_persistent.cuh), against the CPU in double precision.
 
 mod common;
 #[path = "common/products.rs"]
@@ -9,7 +9,7 @@ use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device, ops::clifford::sgp::Needs};
 use products::{Case, DTYPES, close, usable};
 
-const FAMILY: &str = "hopper";
+const FAMILY: &str = "sm90";
 
 /// Rows and features: one row and fewer rows than blocks, tails of rows that are worked on at a time, idle threads, more turns than stages,
 /// and two to eight slices of a cluster, also with idle threads.
@@ -45,7 +45,7 @@ fn agrees_with_double_precision(device: &Device) {
     }
 }
 
-/// Those with more features than csrc/clifford/sgp_quads.cuh can take.
+/// Those with more features than csrc/clifford/product/four_lanes.cuh can take.
 fn long_products_of_32_blades_go_forward_this_way(device: &Device) {
     for signature in [Signature::new(4, 1, 0), Signature::new(5, 0, 0)] {
         for (rows, features) in [(3, 1032), (40, 2048)] {

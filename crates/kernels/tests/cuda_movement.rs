@@ -16,7 +16,7 @@ fn views_are_copied_as_they_are_seen() {
 
 fn many_views_are_copied_as_they_are_seen() {
     for_all(24, |device, dtype, rng, context| {
-        let count = rng.random_range(0..11);
+        let count = rng.random_range(0..36);
         let mut views: Vec<Pair> = (0..count).map(|_| view(&shape(rng), dtype, device, rng)).collect();
         // Matrices of a parameter, turned, as the modules of PyTorch give them.
         let [out, inputs, grades] = [size(rng), size(rng), size(rng)];

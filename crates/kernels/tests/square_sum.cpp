@@ -1,4 +1,4 @@
-// Sums signed squares as csrc/clifford/square_sum.cuh does, for the test in square_sum.rs.
+// Sums signed squares as csrc/clifford/pointwise/square_sum.cuh does, for the test in square_sum.rs.
 //
 // Each line of input has a count and as many pairs of a sign and the bits of an f32; each line of output has the bits of the sum.
 #include <cmath>
@@ -11,7 +11,7 @@ static float __fmul_rn(float a, float b) {
 }
 using std::fmaf;
 
-#include "clifford/square_sum.cuh"
+#include "clifford/pointwise/square_sum.cuh"
 
 int main() {
     int count;

@@ -1,4 +1,4 @@
-//! The compensated sum of squares of the kernels (csrc/clifford/square_sum.cuh), compiled for the host, against double precision.
+//! The compensated sum of squares of the kernels (csrc/clifford/pointwise/square_sum.cuh), compiled for the host, against double precision.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -181,7 +181,7 @@ impl Placement {
     ///
     /// # Errors
     /// [`Error::Argument`] for a deviation below 0, or none; a dtype the device does not serve, or no memory.
-    pub(crate) fn normal<R: rand::Rng + ?Sized>(
+    pub fn normal<R: rand::Rng + ?Sized>(
         &self,
         shape: impl Into<Shape>,
         deviation: f64,

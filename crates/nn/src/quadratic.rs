@@ -9,14 +9,14 @@ use gradewise_kernels::{Array, Device, Index};
 ///
 /// # Errors
 /// If the device has no memory.
-pub(crate) fn grade_index(algebra: &Algebra, device: &Device) -> Result<Index> {
+pub fn grade_index(algebra: &Algebra, device: &Device) -> Result<Index> {
     let grades: Vec<usize> = algebra.grades().iter().map(|&grade| usize::from(grade)).collect();
     Ok(Index::new(&grades, algebra.grade_count(), device)?)
 }
 
 /// The quadratic form ⟨x̃x⟩ of each grade. Its constants are copied to the device once.
 #[derive(Debug)]
-pub(crate) struct QuadraticForm {
+pub struct QuadraticForm {
     grades: Index,
     /// The diagonal, `[blades, 1, 1]`.
     metric: Tensor,

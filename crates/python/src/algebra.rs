@@ -2,6 +2,7 @@
 
 mod multivector;
 mod rotor;
+mod values;
 
 use crate::errors::{Class, raised};
 use gradewise_core::{Algebra, MAX_DIMENSION, Multivector, Pga3, Signature, pga3};
@@ -16,8 +17,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-pub use multivector::PyMultivector;
-pub use rotor::PyRotor;
+pub use values::{PyMultivector, PyRotor};
 
 /// Raises an error of the algebra.
 fn fail(py: Python<'_>, error: gradewise_core::Error) -> PyErr {

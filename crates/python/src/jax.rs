@@ -11,6 +11,7 @@ mod alignment;
 mod call;
 mod ffi;
 mod memory;
+mod runtime;
 
 use crate::{errors::raised, threads};
 use call::Call;

@@ -505,7 +505,7 @@ def check(seed):
     # On the model itself: a copy of a patched forward pass would be the original's. Counters are the model's own state, and start again.
     counters = [m for m in model.modules() if type(m).__dict__.get("forward") is _counts]
 
-    def every():
+    def every(given=given):
         results = []
         for is_training in (False, True):
             for module in counters:
@@ -518,6 +518,9 @@ def check(seed):
     except Exception:
         # The edit has made a model that does not run.
         return None, edits, None
+    # What rounding alone changes: a model near a root of a norm amplifies the last bit of its input without bounds.
+    nudged = [x * (1 + 2.0**-52) for x in given]
+    tolerance = max(TOLERANCE, 4 * max(map(distance, every(nudged), expected)))
     classes = [type(m) for m in model.modules()]
     try:
         report = gt.accelerate(model, verbose=False)
@@ -526,14 +529,14 @@ def check(seed):
     counts = (len(report.replaced), len(report.left))
     try:
         size = max(map(distance, every(), expected))
-        if not size <= TOLERANCE:
+        if not size <= tolerance:
             return f"differs by {size:.1e}", edits, counts
         if not any("forward" in m.__dict__ for m in model.modules()):
             kept = model
             model = copy.deepcopy(model)
             counters = [m for m in model.modules() if type(m).__dict__.get("forward") is _counts]
             size = max(map(distance, every(), expected))
-            if not size <= TOLERANCE:
+            if not size <= tolerance:
                 return f"a copy differs by {size:.1e}", edits, counts
             model = kept
         gt.restore(model)

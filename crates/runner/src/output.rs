@@ -1,10 +1,11 @@
 //! Output of the program. A closed output (`| head`) is not an error.
 
 use crate::error::{Error, Result};
+use serde::Serialize;
 use std::{
     cell::RefCell,
     io::{ErrorKind, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::OnceLock,
 };
 
@@ -20,6 +21,15 @@ pub fn program() -> &'static str {
 /// Sets [`program`]; later calls have no effect.
 pub(crate) fn set_program(name: &str) {
     let _ = PROGRAM.set(name.to_owned());
+}
+
+/// Writes a value as indented JSON, in one step.
+///
+/// # Errors
+/// From writing.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let json = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
+    Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
 }
 
 /// The commands of the program that runs.

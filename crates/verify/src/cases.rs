@@ -1,6 +1,6 @@
 //! Evaluates the operators of golden files.
 
-use super::{Golden, Options, TensorReport, fields, general};
+use super::{Golden, Options, TensorReport, fields, general, inputs::Inputs};
 use gradewise_autograd::{
     BackwardOptions, Tensor,
     clifford::{self, Bias, FullSteerableLayer, ProductOptions, SteerableLayer},
@@ -8,19 +8,6 @@ use gradewise_autograd::{
 use gradewise_core::{Algebra, DType};
 use gradewise_kernels::{Array, Device};
 use std::collections::BTreeMap;
-
-/// The inputs of a case, by name.
-pub(super) struct Inputs(BTreeMap<String, Tensor>);
-
-impl Inputs {
-    pub fn get(&self, name: &str) -> Result<&Tensor, String> {
-        self.optional(name).ok_or_else(|| format!("the file has no tensor `in.{name}`"))
-    }
-
-    pub fn optional(&self, name: &str) -> Option<&Tensor> {
-        self.0.get(name)
-    }
-}
 
 /// The output and the gradients that a file contains, by the names in the report.
 type Values = Vec<(String, Vec<f64>)>;

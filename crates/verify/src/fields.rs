@@ -1,6 +1,6 @@
 //! Evaluates the operators on multivector fields of golden files. Every option is read from the metadata.
 
-use super::{Golden, cases::Inputs};
+use super::{Golden, inputs::Inputs};
 use gradewise_autograd::{
     Tensor,
     fields::{

@@ -1,6 +1,6 @@
 //! Evaluates the operators of ordinary networks in golden files.
 
-use super::{Golden, cases::Inputs};
+use super::{Golden, inputs::Inputs};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{
     Device, Index,

@@ -7,6 +7,7 @@ pub mod bisect;
 mod cases;
 mod fields;
 mod general;
+mod inputs;
 mod optimizers;
 pub mod precision;
 mod tolerance;

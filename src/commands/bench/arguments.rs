@@ -1,10 +1,19 @@
 //! The arguments of `bench`.
 
-use super::predict::Network;
 use clap::{Args, Subcommand};
 use gradewise_kernels::{Compute, DType, DeviceName};
 use gradewise_runner::{config::Runtime, options::one_of};
 use std::path::PathBuf;
+
+gradewise_nn::choices! {
+    /// What predicts.
+    pub enum Network {
+        /// The n-body model of arXiv:2305.11141, for systems of five particles
+        NBody = "nbody",
+        /// A text model of 10.7 million parameters: the logits of windows of 256 tokens
+        Gpt = "gpt",
+    }
+}
 
 /// Measure whole programs.
 #[derive(Debug, Args)]

@@ -1,16 +1,22 @@
 //! `bench predict`: the time of a prediction over the batch.
 
-use super::{arguments::PredictTimes, launches, scaling::write, worker::systems_of};
+use super::{
+    arguments::{Network, PredictTimes},
+    launches,
+    worker::systems_of,
+};
 use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Module, Placement, Predictor,
-    data::text::TextBatch,
-    models::{Gpt, GptConfig, NBody, NBodyBatch, NBodyConfig},
     train::{Batch, Capture},
 };
 use gradewise_runner::{
     error::{Error, Result},
     output, plots, run,
+};
+use gradewise_zoo::{
+    data::text::TextBatch,
+    models::{Gpt, GptConfig, NBody, NBodyBatch, NBodyConfig},
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -19,16 +25,6 @@ use std::{fmt::Write, time::Instant};
 
 /// Calls before the timed ones: the first runs eagerly and is captured.
 const WARM_UP: u32 = 5;
-
-gradewise_nn::choices! {
-    /// What predicts.
-    pub enum Network {
-        /// The n-body model of arXiv:2305.11141, for systems of five particles
-        NBody = "nbody",
-        /// A text model of 10.7 million parameters: the logits of windows of 256 tokens
-        Gpt = "gpt",
-    }
-}
 
 /// The contents of predict.json.
 #[derive(Debug, Serialize)]
@@ -74,7 +70,7 @@ pub fn run(arguments: &PredictTimes) -> Result<()> {
     }
     let (dtype, compute) = (arguments.place.dtype.to_string(), arguments.place.compute.to_string());
     let report = Report { device, dtype, compute, times };
-    write(&arguments.out.join("predict.json"), &report)?;
+    output::write_json(&arguments.out.join("predict.json"), &report)?;
     let figure = arguments.out.join("predict.svg");
     plots::log_lines(&figure, &report.lines(), "A prediction", ("samples of a batch", "milliseconds"))?;
     output::print(&format!(

@@ -77,19 +77,13 @@ pub fn run(arguments: &Scaling) -> Result<()> {
         measured,
         efficiency,
     };
-    write(&arguments.out.join("scaling.json"), &report)?;
+    output::write_json(&arguments.out.join("scaling.json"), &report)?;
     draw(&arguments.out.join("scaling.svg"), &report)?;
     output::print(&format!(
         "{}\nresults in {}: scaling.json scaling.svg\n",
         report.table(),
         arguments.out.display()
     ))
-}
-
-/// Writes a value as JSON.
-pub fn write(path: &Path, value: &impl Serialize) -> Result<()> {
-    let json = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
-    Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
 }
 
 /// The kind of device, the number of devices, and the bandwidth of their link.

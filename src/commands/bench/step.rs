@@ -3,17 +3,16 @@
 use super::{
     arguments::StepTimes,
     launches,
-    scaling::write,
     worker::{median, systems_of, trainer},
 };
-use gradewise_nn::{
-    Module,
-    models::{NBody, NBodyConfig},
-    train::nbody::Example,
-};
+use gradewise_nn::Module;
 use gradewise_runner::{
     error::{Error, Result},
     output, plots, run,
+};
+use gradewise_zoo::{
+    models::{NBody, NBodyConfig},
+    train::nbody::Example,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -75,7 +74,7 @@ pub fn run(arguments: &StepTimes) -> Result<()> {
     }
     let (dtype, compute) = (arguments.place.dtype.to_string(), arguments.place.compute.to_string());
     let report = Report { device: name, dtype, compute, layers: arguments.layers, times };
-    write(&arguments.out.join("step.json"), &report)?;
+    output::write_json(&arguments.out.join("step.json"), &report)?;
     let all: Vec<&Report> = std::iter::once(&report).chain(&others).collect();
     let figure = arguments.out.join("step.svg");
     let title = "A training step of the n-body model";

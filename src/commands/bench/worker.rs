@@ -7,13 +7,16 @@ use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Module, Placement,
     layers::{CliffordLayer, Layer, Sequential},
-    models::{NBody, NBodyBatch, NBodyConfig},
     optim::{Method, Schedule},
-    train::{self, Batch, Capture, Part, Trainer, TrainerConfig, nbody::Example},
+    train::{self, Batch, Capture, Part, Trainer, TrainerConfig},
 };
 use gradewise_runner::{
-    Result,
+    Result, output,
     run::{self, Team},
+};
+use gradewise_zoo::{
+    models::{NBody, NBodyBatch, NBodyConfig},
+    train::nbody::Example,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -80,7 +83,7 @@ pub fn run(arguments: &Scaling, path: &Path) -> Result<()> {
     let measured = measure(arguments, &placement, &team);
     let measured = team.leave(measured)?;
     if launch.is_none_or(|launch| launch.rank == 0) {
-        super::scaling::write(path, &measured)?;
+        output::write_json(path, &measured)?;
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Electromagnetic fields of moving charges on space-time of 2+1 dimensions.
 
 use super::{Equation, Simulator, adamw};
-use gradewise_nn::{
+use gradewise_runner::prelude::*;
+use gradewise_zoo::{
     data::fields::{
         FieldLayout, FieldSet, TimeAxis,
         charges::{self, ChargeOptions, Physics},
     },
     models::{FieldModelConfig, FieldModelKind},
 };
-use gradewise_runner::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// Maxwell's equations in 2+1 dimensions.

@@ -1,12 +1,12 @@
 //! Maps of predictions and truth.
 
 use super::BATCH;
-use gradewise_nn::{
-    checkpoint::replace_file,
+use gradewise_nn::checkpoint::replace_file;
+use gradewise_runner::{plots, prelude::*, task::median};
+use gradewise_zoo::{
     data::fields::{FieldWindows, TimeAxis},
     train::fields::{Predictor, RolloutErrors, most_steps, persistence, rollout, rollout_steps},
 };
-use gradewise_runner::{plots, prelude::*, task::median};
 use serde::Serialize;
 use std::path::Path;
 

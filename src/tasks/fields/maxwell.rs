@@ -1,11 +1,11 @@
 //! Electromagnetic fields in space.
 
 use super::{Equation, Simulator, adamw};
-use gradewise_nn::{
+use gradewise_runner::prelude::*;
+use gradewise_zoo::{
     data::fields::{FieldLayout, FieldSet, TimeAxis, maxwell},
     models::{FieldModelConfig, FieldModelKind},
 };
-use gradewise_runner::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// Maxwell's equations in space.

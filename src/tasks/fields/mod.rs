@@ -10,17 +10,15 @@ pub use maxwell::Maxwell;
 pub use smoke::NavierStokes;
 
 use gradewise_core::OrderedMetric;
-use gradewise_nn::{
-    data::fields::{FieldLayout, FieldSet, FieldWindows, TimeAxis},
-    fields::GridIsometry,
-    layers::Layer,
-    models::{FieldModel, FieldModelConfig, FieldModelKind, FieldTask},
-    symmetry::relative_distance,
-    train::fields::{Predictor, RolloutErrors, StepErrors, mean_of, persistence},
-};
+use gradewise_nn::{fields::GridIsometry, layers::Layer, symmetry::relative_distance};
 use gradewise_runner::{
     prelude::*,
     task::{Rollout, median, number},
+};
+use gradewise_zoo::{
+    data::fields::{FieldLayout, FieldSet, FieldWindows, TimeAxis},
+    models::{FieldModel, FieldModelConfig, FieldModelKind, FieldTask},
+    train::fields::{Predictor, RolloutErrors, StepErrors, mean_of, persistence},
 };
 use rand::seq::IndexedRandom;
 use std::{fmt::Write, marker::PhantomData, sync::Arc};

@@ -1,11 +1,11 @@
 //! Smoke in a box.
 
 use super::{Equation, Simulator, adamw};
-use gradewise_nn::{
+use gradewise_runner::prelude::*;
+use gradewise_zoo::{
     data::fields::{FieldLayout, FieldSet, TimeAxis, smoke},
     models::{FieldModelConfig, FieldModelKind},
 };
-use gradewise_runner::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// Incompressible Navier–Stokes in the plane.

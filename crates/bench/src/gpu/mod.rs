@@ -16,10 +16,21 @@ pub use machine::{commit, machine};
 pub use timer::{MEASURE_RANGE, Timer, Times, WARM_UP_RANGE};
 pub use tune::{Tuned, tune};
 pub use vendor::Vendor;
-pub use workload::{Prepared, Workload, workload};
+pub use workload::{Prepared, Workload};
 
 use crate::{Case, Op, Pass, Result, Row, Work};
 use gradewise_kernels::Device;
+
+/// The workload of a case, with random inputs, on any device.
+///
+/// # Errors
+/// Sizes, algebras and dtypes that the operator does not support; no memory.
+pub fn workload(case: &Case, device: &Device) -> Result<Box<dyn Workload>> {
+    Ok(match case.op {
+        Op::NBody => Box::new(nbody::NBodyStep::new(case, device)?),
+        _ => Box::new(operators::build(case, device)?),
+    })
+}
 
 /// Measures a pass over a case: times, peak memory, and minimum work. The floor is set later, by [`Work::floor_ms`],
 /// which needs the ceilings.

@@ -6,9 +6,12 @@ use gradewise_autograd::no_grad;
 use gradewise_kernels::{DType, Device};
 use gradewise_nn::{
     Placement,
-    models::{NBody, NBodyBatch, NBodyConfig},
     optim::{Method, Schedule},
-    train::{CapturedStep, Trainer, TrainerConfig, nbody::Example},
+    train::{CapturedStep, Trainer, TrainerConfig},
+};
+use gradewise_zoo::{
+    models::{NBody, NBodyBatch, NBodyConfig},
+    train::nbody::Example,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -1,8 +1,8 @@
 //! The operators and layers as workloads.
 
-use super::workload::Operator;
-use crate::{Case, Op, Result};
-use gradewise_autograd::{Tensor, clifford};
+use super::workload::{Prepared, Workload};
+use crate::{Case, Error, Op, Pass, Result};
+use gradewise_autograd::{BackwardOptions, Tensor, clifford, no_grad};
 use gradewise_core::{Algebra, DType};
 use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
@@ -31,6 +31,58 @@ pub(super) fn random(
     let repeats = elements.div_ceil(drawn.max(1));
     let repeated = stretch.broadcast_to([repeats, drawn])?.contiguous()?.reshape([repeats * drawn])?;
     Ok(repeated.slice(0, 0..elements)?.contiguous()?.reshape(shape)?)
+}
+
+/// An operator or layer: inputs and parameters by name, and a seed for the backward pass.
+pub(super) struct Operator {
+    pub inputs: Vec<(String, Tensor)>,
+    pub seed: Tensor,
+    pub apply: Box<dyn Fn() -> Result<Tensor>>,
+}
+
+impl Operator {
+    pub fn forward(&self) -> Result<Tensor> {
+        no_grad(|| (self.apply)())
+    }
+
+    /// The output, and the gradients in the order of the inputs.
+    pub fn both(&self) -> Result<(Tensor, Vec<Tensor>)> {
+        let output = (self.apply)()?;
+        let gradients = output.backward_with(&BackwardOptions::seed(self.seed.clone()))?;
+        let found = self.inputs.iter().map(|(_, input)| Ok(gradients.get(input)?.clone()));
+        Ok((output, found.collect::<Result<_>>()?))
+    }
+}
+
+impl Workload for Operator {
+    fn prepare(&self, pass: Pass) -> Result<Prepared<'_>> {
+        let both = || self.both().map(drop);
+        match pass {
+            Pass::Forward => {
+                Ok(Prepared { run: Box::new(|| self.forward().map(drop)), graph_bytes: Some(0) })
+            }
+            Pass::Both => Ok(Prepared { run: Box::new(both), graph_bytes: Some(0) }),
+            Pass::Graph => {
+                let Device::Cuda(device) = self.seed.device() else {
+                    return Err(Error::Request("only work on a CUDA device can be captured".to_owned()));
+                };
+                // Loads constants and kernels onto the device before the capture.
+                both()?;
+                let mut failure = None;
+                let captured = device.capture(|| {
+                    failure = both().err();
+                    Ok(())
+                });
+                // Returns the error from inside the capture, which is the root cause of the failed capture.
+                if let Some(failure) = failure {
+                    return Err(failure);
+                }
+                let ((), graph) = captured?;
+                let graph_bytes = Some(graph.bytes());
+                Ok(Prepared { run: Box::new(move || Ok(graph.replay()?)), graph_bytes })
+            }
+        }
+    }
 }
 
 pub(super) fn build(case: &Case, device: &Device) -> Result<Operator> {

@@ -4,8 +4,8 @@ use super::{Array, Storage};
 use crate::{
     Device, Element, Error, Result,
     array::copy,
-    element::with_storage,
-    memory::{self, Block},
+    cpu::element::with_storage,
+    runtime::memory::{self, Block},
 };
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;

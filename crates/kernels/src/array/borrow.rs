@@ -3,9 +3,11 @@
 use super::{Array, Storage};
 use crate::{
     CudaDevice, Device, Error, Result,
-    cuda::Buffer,
-    external::{Owner, Place},
-    memory::Block,
+    runtime::{
+        cuda::Buffer,
+        external::{Owner, Place},
+        memory::Block,
+    },
 };
 use gradewise_core::{DType, PerAxis, Shape};
 use gradewise_ffi::DeviceMemory;
@@ -140,7 +142,7 @@ impl Array {
     }
 
     /// What keeps the array's memory alive, where another library owns it: the owner that came with [borrowed](Self::borrow) values, or
-    /// with the [allocation](crate::external::Allocation) that the array is in.
+    /// with the [allocation](crate::runtime::external::Allocation) that the array is in.
     pub fn owner(&self) -> Option<&Owner> {
         match &self.storage {
             Storage::Cpu(block) => block.owner(),

@@ -1,6 +1,6 @@
 //! Conversion between dtypes, on CUDA.
 
-use crate::{Array, CudaDevice, DType, Result, array::strided::elementwise, cuda::Kernel};
+use crate::{Array, CudaDevice, DType, Result, array::strided::elementwise, runtime::cuda::Kernel};
 
 /// The values of a view, rounded to nearest in `dtype`, which is another one.
 pub(crate) fn cast(device: &CudaDevice, x: &Array, dtype: DType) -> Result<Array> {

@@ -2,7 +2,10 @@
 
 use super::Array;
 use crate::{
-    Device, Element, Error, Result, array::cast, array::copy, array::fill, cuda::Key, element::with_storage,
+    Device, Element, Error, Result,
+    array::{cast, copy, fill},
+    cpu::element::with_storage,
+    runtime::cuda::Key,
 };
 use gradewise_core::{DType, Shape};
 use rand::Rng;

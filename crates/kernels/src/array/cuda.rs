@@ -1,7 +1,11 @@
 //! Arrays on CUDA devices: memory for results, addresses for kernels, transfers.
 
 use super::{Array, Storage};
-use crate::{CudaDevice, Device, Element, Error, Result, array::copy, cuda::Buffer, memory};
+use crate::{
+    CudaDevice, Device, Element, Error, Result,
+    array::copy,
+    runtime::{cuda::Buffer, memory},
+};
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 
@@ -20,15 +24,20 @@ impl Array {
         Ok(Self { storage: Storage::Cuda(Arc::new(buffer)), dtype, shape, strides, offset: 0 })
     }
 
-    /// The address of the first element; 0 for an array on the host, which no kernel is given.
-    pub(crate) fn cuda_address(&self) -> u64 {
+    /// The address of the first element on the device; `None` for an array on the host.
+    pub(crate) fn device_address(&self) -> Option<u64> {
         match &self.storage {
-            Storage::Cpu(_) => {
-                debug_assert!(false, "launchers check devices first");
-                0
-            }
-            Storage::Cuda(buffer) => buffer.pointer() + (self.offset * self.dtype.size()) as u64,
+            Storage::Cpu(_) => None,
+            Storage::Cuda(buffer) => Some(buffer.pointer() + (self.offset * self.dtype.size()) as u64),
         }
+    }
+
+    /// The address of the first element of an array that a launcher knows to be on its device; 0 for one on the host. Kernels that get
+    /// an array itself as an argument refuse it there.
+    pub(crate) fn cuda_address(&self) -> u64 {
+        let address = self.device_address();
+        debug_assert!(address.is_some(), "launchers check devices first");
+        address.unwrap_or_default()
     }
 
     /// Makes the array contiguous and the only one that shows its storage, so that changing it in place changes nothing else.

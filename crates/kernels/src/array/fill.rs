@@ -2,8 +2,8 @@
 
 use crate::{
     Array, CudaDevice, DType, Element, Result,
-    cuda::{Args, Grid, Kernel},
-    element::with_storage,
+    cpu::element::with_storage,
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Shape;
 

@@ -8,15 +8,23 @@ pub(crate) mod copy;
 mod create;
 mod cuda;
 pub(crate) mod fill;
+pub(crate) mod index;
+pub(crate) mod layout;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod positions;
 pub(crate) mod rows;
 pub(crate) mod strided;
 mod views;
 
 pub use borrow::Borrowed;
+pub use index::{BorrowedIndex, Index};
+pub use positions::Positions;
 
-use crate::{Device, Error, Result, cuda::Buffer, memory::Block};
+use crate::{
+    Device, Error, Result,
+    runtime::{cuda::Buffer, memory::Block},
+};
 use gradewise_core::{DType, PerAxis, Shape};
 use std::{fmt, sync::Arc};
 
@@ -134,7 +142,7 @@ impl Array {
         }
     }
 
-    /// Gives the array's memory a name in the [`census`](crate::memory::census), if it is in there.
+    /// Gives the array's memory a name in the [`census`](crate::runtime::memory::census), if it is in there.
     pub fn name(&self, name: &str) {
         match &self.storage {
             Storage::Cpu(block) => block.ticket().name(name),

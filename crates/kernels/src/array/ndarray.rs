@@ -111,7 +111,7 @@ impl Array {
     /// `owner` must keep what the view shows where it is, and unchanged.
     unsafe fn lent<T: Element, D: Dimension>(
         view: ArrayView<'_, T, D>,
-        owner: crate::external::Owner,
+        owner: crate::runtime::external::Owner,
     ) -> Result<Self> {
         let forward: Option<Vec<usize>> =
             view.strides().iter().map(|&stride| usize::try_from(stride).ok()).collect();

@@ -4,7 +4,7 @@
 use super::Array;
 use crate::{
     CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Shape;
 

@@ -1,9 +1,9 @@
 //! Strided views as kernels take them, see csrc/gradewise/strided.cuh: axes innermost first.
 
-use super::{Array, copy::collapse};
+use super::{Array, layout::collapse};
 use crate::{
     CudaDevice, Result,
-    cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::PerAxis;
 

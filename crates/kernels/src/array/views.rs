@@ -1,7 +1,10 @@
 //! Views: new shapes and strides over the same storage.
 
 use super::{Array, require_axis};
-use crate::{Device, Error, Result, array::copy};
+use crate::{
+    Device, Error, Result,
+    array::{copy, layout},
+};
 use gradewise_core::{PerAxis, Shape};
 use std::ops::Range;
 
@@ -217,7 +220,7 @@ impl Array {
         if self.is_contiguous() {
             return Some(shape.contiguous_strides());
         }
-        let (sizes, [steps]) = copy::collapse(self.dims(), [&self.strides]);
+        let (sizes, [steps]) = layout::collapse(self.dims(), [&self.strides]);
         let mut strides = PerAxis::from_elem(1, shape.rank());
         let mut axis = shape.rank();
         for (&size, &step) in sizes.iter().zip(&steps).rev() {

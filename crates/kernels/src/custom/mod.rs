@@ -10,12 +10,14 @@ pub use signature::{Elements, Kind, Parameter, Signature, Size};
 
 use crate::{
     Array, CudaDevice, DType, Device, Result,
-    cuda::{
-        Args, Grid,
-        kernels::{allow_shared, require_all_parameters},
-        rtc,
+    runtime::{
+        cuda::{
+            Args, Grid,
+            kernels::{allow_shared, require_parameters},
+            rtc,
+        },
+        fault::custom_advice,
     },
-    fault::custom_advice,
 };
 use gradewise_ffi::{Function, Module};
 use signature::Bound;
@@ -230,8 +232,8 @@ impl CudaKernel {
         }
         .map_err(refuse)?;
         let function = module.function(&self.signature.name).map_err(refuse)?;
-        require_all_parameters(&function, &self.signature.parameter_sizes()).map_err(refuse)?;
-        allow_shared(device, &function).map_err(refuse)?;
+        require_parameters(&function, &self.signature.parameter_sizes()).map_err(refuse)?;
+        allow_shared(device.context(), &function).map_err(refuse)?;
         let seconds = started.elapsed().as_secs_f64();
         tracing::info!("kernel `{}` compiled or read, and loaded in {seconds:.2} s", self.signature.name);
         functions.insert(key, function.clone());
@@ -391,9 +393,9 @@ struct Checked {
     outputs: Vec<(DType, Vec<usize>)>,
 }
 
-/// Whether kernels are compiled with the assertions of `gradewise/debug.cuh`: in [debug mode](crate::debug).
+/// Whether kernels are compiled with the assertions of `gradewise/debug.cuh`: in [debug mode](crate::runtime::debug).
 pub fn is_debug() -> bool {
-    crate::debug::is_on()
+    crate::runtime::debug::is_on()
 }
 
 #[cfg(test)]

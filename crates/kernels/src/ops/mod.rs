@@ -3,58 +3,46 @@
 //! Elementwise operators broadcast by NumPy's rule. Operands must have one dtype and one device. Results are new and
 //! contiguous unless an operator says otherwise.
 
-mod add_n;
 pub mod attention;
-mod binary;
 pub mod clifford;
-mod concat;
-#[cfg(test)]
-mod cost;
-mod cross_entropy;
-mod cumsum;
-mod dropout;
-mod edges;
 pub mod fields;
-mod gather;
-mod indexing;
-pub mod layer_norm;
+mod graph;
+#[cfg(test)]
+mod launch_cost;
+mod launches;
+mod loss;
 mod matmul;
+mod norm;
 pub mod optim;
 mod order;
-mod pad;
+mod pointwise;
 mod reduce;
-mod rotary;
-mod rows;
-mod select;
-mod softmax;
-mod squared_error;
-mod statistics;
-mod summary;
-mod unary;
+mod shape;
 
-pub use add_n::{ADD_N_AT_ONCE, add_n, add_n_assign};
-pub use attention::{Attention, AttentionOptions, attention, attention_backward, attention_backward_packed};
-pub use binary::{
-    add, add_assign, div, equal, greater, greater_equal, less, less_equal, max, min, mul, not_equal, sub,
+pub use attention::{
+    Attention, AttentionOptions, RotaryTable, attention, attention_backward, attention_backward_packed,
+    rotary,
 };
-pub use concat::{concat, stack};
-pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward};
-pub use cumsum::cumsum;
-pub use dropout::{RandomStream, dropout_mask};
-pub use edges::{concat_segment_mean, edge_difference, net_inflow, net_inflow_onto, segment_spread};
-pub use gather::{gather, scatter_add};
-pub use indexing::{index_select, segment_sum};
-pub use layer_norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
+pub use graph::{
+    concat_segment_mean, edge_difference, gather, index_select, net_inflow, net_inflow_onto, scatter_add,
+    segment_spread, segment_sum,
+};
+pub use launches::{shared_bytes_of_kernel, threads_of_kernel};
+pub use loss::{
+    CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward, mean_squared_error,
+    mean_squared_error_backward,
+};
 pub use matmul::matmul;
-pub use order::{Order, argmax, argmin, sort, top_k};
-pub use pad::pad;
-pub use reduce::{max_over, mean, min_over, sum, sum_to};
-pub use rotary::{RotaryTable, rotary};
-pub use select::select;
-pub use softmax::{log_softmax, softmax};
-pub use squared_error::{mean_squared_error, mean_squared_error_backward};
-pub use summary::{Summary, Validation};
-pub use unary::{
-    abs, add_scalar, clamp, cos, erf, exp, gelu, gelu_derivative, log, mul_scalar, neg, not_finite,
-    pow_scalar, recip, relu, rsqrt, sigmoid, sign, silu, silu_derivative, sin, sqrt, square, tanh,
+pub use norm::{
+    layer_norm, layer_norm::layer_norm, layer_norm::layer_norm_backward, layer_norm::rms_norm,
+    layer_norm::rms_norm_backward, log_softmax, softmax,
 };
+pub use order::{Order, argmax, argmin, sort, top_k};
+pub use pointwise::{
+    ADD_N_AT_ONCE, RandomStream, abs, add, add_assign, add_n, add_n_assign, add_scalar, clamp, cos, div,
+    dropout_mask, equal, erf, exp, gelu, gelu_derivative, greater, greater_equal, less, less_equal, log, max,
+    min, mul, mul_scalar, neg, not_equal, not_finite, pow_scalar, recip, relu, rsqrt, select, sigmoid, sign,
+    silu, silu_derivative, sin, sqrt, square, sub, tanh,
+};
+pub use reduce::{Summary, Validation, cumsum, max_over, mean, min_over, sum, sum_to};
+pub use shape::{concat, pad, stack};

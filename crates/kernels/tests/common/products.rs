@@ -21,7 +21,7 @@ pub fn usable(device: &CudaDevice) -> Result<(), String> {
     Err("not a device of compute capability 9.0 with kernels for sm_90a".to_owned())
 }
 
-/// The families are `hopper` and `quads`, as in the kernels' names.
+/// The families are `sm90` and `four_lanes`, as in the kernels' names.
 pub struct Case {
     family: &'static str,
     algebra: Algebra,

@@ -18,7 +18,10 @@ pub fn read_file(operation: &'static str, path: impl AsRef<Path>) -> Result<Vec<
 }
 
 /// Refuses a path that is neither a file nor a folder, without opening it.
-pub(crate) fn require_regular(operation: &'static str, path: &Path) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn require_regular(operation: &'static str, path: &Path) -> Result<()> {
     let kind = std::fs::metadata(path).map_err(|source| Error::io(operation, path, source))?.file_type();
     if kind.is_file() || kind.is_dir() {
         return Ok(());

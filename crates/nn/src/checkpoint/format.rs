@@ -1,11 +1,8 @@
 //! Code behind the feature `files`: the safetensors format, and the hash that detects damage.
 
-use super::tensors::StoredTensor;
+use super::stored::StoredTensor;
 use crate::{Error, Result};
 use std::{collections::BTreeMap, path::Path};
-
-#[cfg(feature = "files")]
-pub(super) use safetensors::Dtype;
 
 /// Names and metadata of a file, as text.
 type Metadata = BTreeMap<String, String>;
@@ -53,7 +50,7 @@ pub(super) fn serialize(
 
 /// The SHA-256 of the parts, one after the other, in hexadecimal digits; `None` in a build without files.
 #[cfg(feature = "files")]
-pub(crate) fn sha256<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Option<String> {
+pub fn sha256<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Option<String> {
     use sha2::{Digest, Sha256};
     let mut hasher = Sha256::new();
     parts.into_iter().for_each(|part| hasher.update(part));
@@ -118,27 +115,6 @@ fn refused(path: &Path, error: &safetensors::SafeTensorError) -> Error {
     Error::Format { path: path.to_owned(), format: FORMAT, reason }
 }
 
-/// Stands in for `safetensors::Dtype` in builds without the feature `files`.
-#[cfg(not(feature = "files"))]
-#[allow(dead_code, clippy::upper_case_acronyms)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Dtype {
-    F64,
-    F32,
-    BF16,
-    F16,
-    I64,
-    U64,
-    I32,
-    U32,
-    I16,
-    U16,
-    I8,
-    U8,
-    BOOL,
-    Other,
-}
-
 #[cfg(not(feature = "files"))]
 pub(super) fn parse(_: &[u8], path: &Path) -> Result<(Metadata, BTreeMap<String, StoredTensor>)> {
     Err(none(path))
@@ -150,7 +126,7 @@ pub(super) fn serialize(_: &BTreeMap<String, StoredTensor>, _: &Metadata, path: 
 }
 
 #[cfg(not(feature = "files"))]
-pub(crate) fn sha256<T: AsRef<[u8]>>(_: impl IntoIterator<Item = T>) -> Option<String> {
+pub fn sha256<T: AsRef<[u8]>>(_: impl IntoIterator<Item = T>) -> Option<String> {
     None
 }
 

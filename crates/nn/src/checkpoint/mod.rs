@@ -4,14 +4,14 @@ mod atomic;
 mod digest;
 mod ensemble;
 mod format;
+mod stored;
 mod tensors;
 
-#[cfg(feature = "hdf5")]
-pub(crate) use atomic::require_regular;
-pub use atomic::{read_file, replace_file};
+pub use atomic::{read_file, replace_file, require_regular};
 pub use ensemble::Member;
-pub(crate) use format::sha256;
-pub use tensors::{StoredTensor, TensorFile};
+pub use format::sha256;
+pub use stored::StoredTensor;
+pub use tensors::TensorFile;
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use half::f16;
 
 /// How the bits of an element are interpreted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub enum Kind {
     /// IEEE 754, of 2, 4 or 8 bytes.
     Float,
     /// Two's complement.
@@ -15,16 +15,18 @@ pub(super) enum Kind {
 
 /// The type of the elements of an array of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Element {
-    pub(super) kind: Kind,
+pub struct Element {
+    /// How its bits are read.
+    pub kind: Kind,
     /// Bytes: 1, 2, 4 or 8.
-    pub(super) size: usize,
-    pub(super) big_endian: bool,
+    pub size: usize,
+    /// Whether the most significant byte comes first.
+    pub big_endian: bool,
 }
 
 impl Element {
     /// The value of exactly `size` bytes. Integers beyond 2⁵³ are rounded.
-    pub(super) fn decode(self, bytes: &[u8]) -> f64 {
+    pub fn decode(self, bytes: &[u8]) -> f64 {
         let unsigned = match <[u8; 4]>::try_from(bytes) {
             // Fast path for 4-byte elements, the most common ones.
             Ok(word) if self.big_endian => u32::from_be_bytes(word).into(),

@@ -1,31 +1,18 @@
-//! Data sets: simulated, read from files, checked, and served in batches.
+//! Data served in batches, and checked.
 
 mod batch;
-pub mod cache;
 mod edges;
-mod element;
-pub mod fields;
-pub mod gravity;
-#[cfg(feature = "hdf5")]
-mod hdf5;
-pub mod jets;
+pub mod element;
 pub mod loader;
-pub mod nbody;
 pub mod npy;
-pub mod numpy;
-pub mod points;
-pub mod potential;
 mod samples;
-mod simplices;
-pub mod text;
 mod validate;
 
 pub(crate) use batch::own_copy;
 pub use batch::{Batch, overwrite, scaled, to_device};
 pub use edges::Edges;
 pub use samples::{Samples, batches, for_each_batch};
-pub use simplices::{Complexes, SimplicialComplex};
-pub use validate::{LARGE_VALUE, check_finite};
+pub use validate::{LARGE_VALUE, at_least_one, check_finite};
 
 use std::fmt;
 

@@ -36,10 +36,10 @@ pub fn check_finite(
 }
 
 /// Refuses arguments that are zero, naming the first.
-pub(in crate::data) fn at_least_one(
-    operation: &'static str,
-    arguments: &[(&'static str, usize)],
-) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Argument`].
+pub fn at_least_one(operation: &'static str, arguments: &[(&'static str, usize)]) -> Result<()> {
     match arguments.iter().find(|(_, value)| *value == 0) {
         Some(&(argument, _)) => Err(Error::Argument {
             operation,

@@ -1,7 +1,7 @@
 //! Batch normalisation of fields, with running statistics.
 
 use super::{BiasOrder, identities};
-use crate::{Error, Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Error, Module, Parameter, Placement, Result, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Statistics, Whitening},
@@ -34,24 +34,21 @@ pub struct CliffordBatchNorm {
     order: BiasOrder,
 }
 
-/// Settings of a [`CliffordBatchNorm`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of a [`CliffordBatchNorm`] for fields of `blades` blades and `channels` channels.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct CliffordBatchNormBuilder {
     blades: usize,
     channels: usize,
+    /// The share of a batch's statistics in the running ones: 0.1 by default; `None` for the mean over all batches so far.
+    #[builder(default = Some(0.1))]
     momentum: Option<f64>,
+    #[builder(default, skip)]
     options: NormOptions,
+    #[builder(default, skip)]
     order: BiasOrder,
 }
 
 impl CliffordBatchNorm {
-    /// For fields of `blades` blades and `channels` channels.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(blades: usize, channels: usize) -> CliffordBatchNormBuilder {
-        let (options, order) = (NormOptions::default(), BiasOrder::default());
-        CliffordBatchNormBuilder { blades, channels, momentum: Some(0.1), options, order }
-    }
-
     /// The running statistics.
     pub fn running(&self) -> Statistics {
         Statistics { mean: self.running_mean.tensor(), covariance: self.running_cov.tensor() }
@@ -83,13 +80,6 @@ fn store(parameter: &Parameter, values: Array) -> Result<()> {
 }
 
 impl CliffordBatchNormBuilder {
-    /// The share of a batch's statistics in the running ones: 0.1 by default; `None` for the mean over all batches so far.
-    #[must_use]
-    pub fn momentum(mut self, momentum: Option<f64>) -> Self {
-        self.momentum = momentum;
-        self
-    }
-
     /// Uses the whitening and the bias order of the published implementation.
     #[must_use]
     pub fn reference(mut self) -> Self {

@@ -1,7 +1,7 @@
 //! The Clifford convolution: ordinary, transposed and rotational.
 
 use super::{refuse, stacked};
-use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, Visitor, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, ConvolutionOptions, Padding},
@@ -37,6 +37,20 @@ enum Form {
 /// Parameters: `weight.0` … one kernel `[out, in/groups, *taps]` for each blade (`[in, out/groups, *taps]` if transposed), `bias`
 /// `[blades, out]` (`[1, out]` on the scalar alone), and `scale_param`, like a kernel, in the rotational form; all uniform in ±1/√fan with
 /// fan = blades·in/groups·taps.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_core::DType;
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::{fields::CliffordConv, layers::Layer};
+/// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+///
+/// let mut rng = ChaCha8Rng::seed_from_u64(1);
+/// let layer = CliffordConv::new(&"1,1".parse()?, 3, 8, &[3, 3]).init(&Device::Cpu, &mut rng)?;
+/// let x = Tensor::randn([4, 2, 16, 16, 3], DType::F32, &Device::Cpu, &mut rng)?;
+/// assert_eq!(layer.forward(&x)?.shape().dims(), [4, 2, 16, 16, 8]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct CliffordConv {
     metric: OrderedMetric,
@@ -50,51 +64,32 @@ pub struct CliffordConv {
     outputs: Vec<usize>,
 }
 
-/// Settings of a [`CliffordConv`].
-#[derive(Clone, Debug)]
+/// Settings of a [`CliffordConv`] from `inputs` to `outputs` channels with `taps` taps along each axis of space. By default its padding
+/// preserves the extents of the grid.
+#[derive(Clone, Debug, Builder)]
 pub struct CliffordConvBuilder {
+    #[builder(by_ref)]
     metric: OrderedMetric,
-    channels: [usize; 2],
+    inputs: usize,
+    outputs: usize,
+    #[builder(by_ref)]
     taps: Vec<usize>,
+    #[builder(default = ConvolutionOptions::new(taps.len()).same(&taps), skip)]
     options: ConvolutionOptions,
-    bias: FieldBias,
+    #[builder(default = Form::Product, skip)]
     form: Form,
-    inputs: Vec<usize>,
-    outputs: Vec<usize>,
+    /// Which blades the bias is added to; all by default, as published.
+    #[builder(default = FieldBias::All)]
+    bias: FieldBias,
+    /// The blades that the input has; all by default.
+    #[builder(default = (0..metric.blade_count()).collect(), by_ref)]
+    input_blades: Vec<usize>,
+    /// The blades that are computed; all by default.
+    #[builder(default = input_blades.clone(), by_ref)]
+    output_blades: Vec<usize>,
 }
 
 impl CliffordConv {
-    /// A convolution from `inputs` to `outputs` channels with `taps` taps along each axis of space. Its padding preserves the extents of
-    /// the grid.
-    ///
-    /// ```
-    /// use gradewise_autograd::Tensor;
-    /// use gradewise_core::DType;
-    /// use gradewise_kernels::Device;
-    /// use gradewise_nn::{fields::CliffordConv, layers::Layer};
-    /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
-    ///
-    /// let mut rng = ChaCha8Rng::seed_from_u64(1);
-    /// let layer = CliffordConv::new(&"1,1".parse()?, 3, 8, &[3, 3]).init(&Device::Cpu, &mut rng)?;
-    /// let x = Tensor::randn([4, 2, 16, 16, 3], DType::F32, &Device::Cpu, &mut rng)?;
-    /// assert_eq!(layer.forward(&x)?.shape().dims(), [4, 2, 16, 16, 8]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(metric: &OrderedMetric, inputs: usize, outputs: usize, taps: &[usize]) -> CliffordConvBuilder {
-        let blades: Vec<usize> = (0..metric.blade_count()).collect();
-        CliffordConvBuilder {
-            metric: metric.clone(),
-            channels: [inputs, outputs],
-            taps: taps.to_vec(),
-            options: ConvolutionOptions::new(taps.len()).same(taps),
-            bias: FieldBias::All,
-            form: Form::Product,
-            inputs: blades.clone(),
-            outputs: blades,
-        }
-    }
-
     /// The kernels, one for each blade.
     pub fn weight(&self) -> &[Parameter] {
         &self.weight
@@ -203,13 +198,6 @@ impl CliffordConvBuilder {
         self
     }
 
-    /// Which blades the bias is added to; all by default, as published.
-    #[must_use]
-    pub fn bias(mut self, bias: FieldBias) -> Self {
-        self.bias = bias;
-        self
-    }
-
     /// Makes it a transposed convolution, with this output padding along each axis.
     #[must_use]
     pub fn transposed(mut self, output_padding: &[usize]) -> Self {
@@ -226,20 +214,6 @@ impl CliffordConvBuilder {
         self
     }
 
-    /// The blades that the input has; all by default.
-    #[must_use]
-    pub fn input_blades(mut self, blades: &[usize]) -> Self {
-        self.inputs = blades.to_vec();
-        self
-    }
-
-    /// The blades that are computed; all by default.
-    #[must_use]
-    pub fn output_blades(mut self, blades: &[usize]) -> Self {
-        self.outputs = blades.to_vec();
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors
@@ -252,16 +226,17 @@ impl CliffordConvBuilder {
     ) -> Result<CliffordConv> {
         const NAME: &str = "CliffordConv";
         let placement = placement.into();
-        let Self { metric, channels: [inputs, outputs], taps, options, bias: bias_on, form, .. } = self;
+        let Self { metric, inputs, outputs, taps, options, form, bias: bias_on, input_blades, output_blades } =
+            self;
         let (blades, groups) = (metric.blade_count(), options.groups);
         if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
             return refuse(NAME, "groups", groups, format!("a divisor of {inputs} and {outputs} channels"));
         }
-        if self.inputs.iter().chain(&self.outputs).any(|&blade| blade >= blades) {
-            let given = (&self.inputs, &self.outputs);
+        if input_blades.iter().chain(&output_blades).any(|&blade| blade >= blades) {
+            let given = (&input_blades, &output_blades);
             return refuse(NAME, "blades", given, format!("blades of the metric {metric}: below {blades}"));
         }
-        let whole = self.inputs.len() == blades && self.outputs.len() == blades;
+        let whole = input_blades.len() == blades && output_blades.len() == blades;
         match form {
             Form::Rotation if metric.squares() != [-1, -1] => {
                 return refuse(NAME, "rotation", &metric, "the metric -1,-1");
@@ -270,7 +245,7 @@ impl CliffordConvBuilder {
                 return refuse(
                     NAME,
                     "blades",
-                    (&self.inputs, &self.outputs),
+                    (&input_blades, &output_blades),
                     "all blades of a transposed convolution",
                 );
             }
@@ -290,9 +265,9 @@ impl CliffordConvBuilder {
         let bias = match bias_on {
             FieldBias::None => None,
             FieldBias::Scalar => Some(draw(&[1, outputs], bound)?),
-            FieldBias::All => Some(draw(&[self.outputs.len(), outputs], bound)?),
+            FieldBias::All => Some(draw(&[output_blades.len(), outputs], bound)?),
         };
-        let (inputs, outputs) = (self.inputs, self.outputs);
+        let (inputs, outputs) = (input_blades, output_blades);
         Ok(CliffordConv { metric, weight, scale, bias, bias_on, form, options, inputs, outputs })
     }
 }

@@ -1,7 +1,7 @@
 //! Layers that rotate three-dimensional vectors on a planar grid, and their ResNet.
 
 use super::{G3GroupNorm, refuse, stacked};
-use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, Visitor, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Aggregation, ConvolutionOptions},
@@ -22,48 +22,26 @@ pub struct G3Conv {
     transposed: bool,
 }
 
-/// Settings of a [`G3Conv`].
-#[derive(Clone, Debug)]
+/// Settings of a [`G3Conv`] from `inputs` to `outputs` channels with `taps` by `taps` taps.
+#[derive(Clone, Debug, Builder)]
 pub struct G3ConvBuilder {
-    channels: [usize; 2],
+    inputs: usize,
+    outputs: usize,
     taps: usize,
+    /// The stride.
+    #[builder(default = 1)]
     stride: usize,
+    /// Zeros around the field; ⌊taps/2⌋ by default.
+    #[builder(default = taps / 2)]
     padding: usize,
+    /// Whether there is a bias; no by default.
+    #[builder(default = false)]
     bias: bool,
+    #[builder(default = false, skip)]
     transposed: bool,
 }
 
-impl G3Conv {
-    /// From `inputs` to `outputs` channels with `taps` by `taps` taps, ⌊taps/2⌋ zeros around the field, and no bias.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(inputs: usize, outputs: usize, taps: usize) -> G3ConvBuilder {
-        let channels = [inputs, outputs];
-        G3ConvBuilder { channels, taps, stride: 1, padding: taps / 2, bias: false, transposed: false }
-    }
-}
-
 impl G3ConvBuilder {
-    /// The stride.
-    #[must_use]
-    pub fn stride(mut self, stride: usize) -> Self {
-        self.stride = stride;
-        self
-    }
-
-    /// Zeros around the field.
-    #[must_use]
-    pub fn padding(mut self, padding: usize) -> Self {
-        self.padding = padding;
-        self
-    }
-
-    /// Whether there is a bias.
-    #[must_use]
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
     /// The transposed convolution.
     #[must_use]
     pub fn transposed(mut self) -> Self {
@@ -76,7 +54,7 @@ impl G3ConvBuilder {
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(self, placement: impl Into<Placement>, rng: &mut R) -> Result<G3Conv> {
-        let (placement, Self { channels: [inputs, outputs], taps, stride, padding, bias, transposed }) =
+        let (placement, Self { inputs, outputs, taps, stride, padding, bias, transposed }) =
             (placement.into(), self);
         let [first, second] = if transposed { [inputs, outputs] } else { [outputs, inputs] };
         let bound = 1.0 / ((second * taps * taps).max(1) as f64).sqrt();

@@ -1,7 +1,7 @@
 //! Gates of multivectors.
 
 use super::refuse;
-use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Aggregation},
@@ -40,39 +40,21 @@ struct Conv {
     bias: Parameter,
 }
 
-/// Settings of an [`MvAct`].
-#[derive(Clone, Debug)]
+/// Settings of an [`MvAct`] for fields of `channels` channels on the blades `input_blades`.
+#[derive(Clone, Debug, Builder)]
 pub struct MvActBuilder {
     channels: usize,
+    #[builder(by_ref)]
     input_blades: Vec<usize>,
+    /// The blades that determine the gate; all that the fields have by default.
+    #[builder(default = input_blades.clone(), by_ref)]
     kernel_blades: Vec<usize>,
+    /// How the gate's argument is computed; a linear map by default.
+    #[builder(default)]
     argument: GateArgument,
 }
 
-impl MvAct {
-    /// For fields of `channels` channels on the blades `input_blades`. By default, all of these determine the gate.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(channels: usize, input_blades: &[usize]) -> MvActBuilder {
-        let (input_blades, argument) = (input_blades.to_vec(), GateArgument::default());
-        MvActBuilder { channels, kernel_blades: input_blades.clone(), input_blades, argument }
-    }
-}
-
 impl MvActBuilder {
-    /// The blades that determine the gate.
-    #[must_use]
-    pub fn kernel_blades(mut self, blades: &[usize]) -> Self {
-        self.kernel_blades = blades.to_vec();
-        self
-    }
-
-    /// How the gate's argument is computed; a linear map by default.
-    #[must_use]
-    pub fn argument(mut self, argument: GateArgument) -> Self {
-        self.argument = argument;
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Linear layers by the geometric product and by conjugation.
 
 use super::refuse;
-use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, ConjugateLinear},
@@ -20,30 +20,19 @@ pub struct CliffordLinear {
     bias: Option<Parameter>,
 }
 
-/// Settings of a [`CliffordLinear`].
-#[derive(Clone, Debug)]
+/// Settings of a [`CliffordLinear`] from `inputs` to `outputs` channels.
+#[derive(Clone, Debug, Builder)]
 pub struct CliffordLinearBuilder {
+    #[builder(by_ref)]
     metric: OrderedMetric,
-    channels: [usize; 2],
+    inputs: usize,
+    outputs: usize,
+    /// Whether there is a bias, on all blades; yes by default.
+    #[builder(default = true)]
     bias: bool,
 }
 
-impl CliffordLinear {
-    /// From `inputs` to `outputs` channels.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(metric: &OrderedMetric, inputs: usize, outputs: usize) -> CliffordLinearBuilder {
-        CliffordLinearBuilder { metric: metric.clone(), channels: [inputs, outputs], bias: true }
-    }
-}
-
 impl CliffordLinearBuilder {
-    /// Whether there is a bias, on all blades; yes by default.
-    #[must_use]
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors
@@ -53,7 +42,7 @@ impl CliffordLinearBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<CliffordLinear> {
-        let (placement, Self { metric, channels: [inputs, outputs], bias }) = (placement.into(), self);
+        let (placement, Self { metric, inputs, outputs, bias }) = (placement.into(), self);
         let blades = metric.blade_count();
         let bound = 1.0 / ((inputs * blades).max(1) as f64).sqrt();
         let weight = placement.uniform([blades, outputs, inputs], (-bound, bound), rng)?;
@@ -87,19 +76,13 @@ pub struct PgaConjugateLinear {
     blades: Vec<usize>,
 }
 
-/// Settings of a [`PgaConjugateLinear`].
-#[derive(Clone, Debug)]
+/// Settings of a [`PgaConjugateLinear`] from `inputs` to `outputs` channels on these `blades` of the metric (0,1,1,1).
+#[derive(Clone, Debug, Builder)]
 pub struct PgaConjugateLinearBuilder {
-    channels: [usize; 2],
+    inputs: usize,
+    outputs: usize,
+    #[builder(by_ref)]
     blades: Vec<usize>,
-}
-
-impl PgaConjugateLinear {
-    /// From `inputs` to `outputs` channels on these blades of the metric (0,1,1,1).
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(inputs: usize, outputs: usize, blades: &[usize]) -> PgaConjugateLinearBuilder {
-        PgaConjugateLinearBuilder { channels: [inputs, outputs], blades: blades.to_vec() }
-    }
 }
 
 impl PgaConjugateLinearBuilder {
@@ -112,7 +95,7 @@ impl PgaConjugateLinearBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<PgaConjugateLinear> {
-        let (placement, Self { channels: [inputs, outputs], blades }) = (placement.into(), self);
+        let (placement, Self { inputs, outputs, blades }) = (placement.into(), self);
         if blades.iter().any(|&blade| blade >= 16) {
             return refuse("PgaConjugateLinear", "blades", blades, "blades below 16");
         }

@@ -1,7 +1,7 @@
 //! Normalisations of fields.
 
 use super::{identities, refuse};
-use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Whitening},
@@ -43,24 +43,17 @@ pub struct CliffordGroupNorm {
     order: BiasOrder,
 }
 
-/// Settings of a [`CliffordGroupNorm`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of a [`CliffordGroupNorm`] for fields of `blades` blades and `channels` channels, in groups of `channels_per_group`: 1
+/// normalises each channel separately, `channels` the whole sample. (The published implementation calls this number `num_groups`.)
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct CliffordGroupNormBuilder {
     blades: usize,
     channels: usize,
     channels_per_group: usize,
+    #[builder(default, skip)]
     options: NormOptions,
+    #[builder(default, skip)]
     order: BiasOrder,
-}
-
-impl CliffordGroupNorm {
-    /// For fields of `blades` blades and `channels` channels, in groups of `channels_per_group`: 1 normalises each channel separately,
-    /// `channels` the whole sample. (The published implementation calls this number `num_groups`.)
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(blades: usize, channels: usize, channels_per_group: usize) -> CliffordGroupNormBuilder {
-        let (options, order) = (NormOptions::default(), BiasOrder::default());
-        CliffordGroupNormBuilder { blades, channels, channels_per_group, options, order }
-    }
 }
 
 impl CliffordGroupNormBuilder {

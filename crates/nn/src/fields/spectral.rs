@@ -1,6 +1,6 @@
 //! The Clifford Fourier layer.
 
-use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, SpectralOptions},
@@ -19,37 +19,23 @@ pub struct CliffordSpectralConv {
     options: SpectralOptions,
 }
 
-/// Settings of a [`CliffordSpectralConv`].
-#[derive(Clone, Debug)]
+/// Settings of a [`CliffordSpectralConv`] from `inputs` to `outputs` channels, at `modes` positive and as many negative frequencies along
+/// each axis.
+#[derive(Clone, Debug, Builder)]
 pub struct CliffordSpectralConvBuilder {
+    #[builder(by_ref)]
     metric: OrderedMetric,
-    channels: [usize; 2],
-    options: SpectralOptions,
-}
-
-impl CliffordSpectralConv {
-    /// From `inputs` to `outputs` channels, at `modes` positive and as many negative frequencies along each axis; the pairing and the side
-    /// are chosen to commute with shifts where possible ([`SpectralOptions::new`]).
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(
-        metric: &OrderedMetric,
-        inputs: usize,
-        outputs: usize,
-        modes: &[usize],
-    ) -> CliffordSpectralConvBuilder {
-        let options = SpectralOptions::new(modes);
-        CliffordSpectralConvBuilder { metric: metric.clone(), channels: [inputs, outputs], options }
-    }
+    inputs: usize,
+    outputs: usize,
+    #[builder(by_ref)]
+    modes: Vec<usize>,
+    /// Which blades are paired, the side of the weights, and the released octant; by default those that commute with shifts where possible
+    /// ([`SpectralOptions::new`]), [`SpectralOptions::reference`] to load trained weights.
+    #[builder(default, strip_option)]
+    options: Option<SpectralOptions>,
 }
 
 impl CliffordSpectralConvBuilder {
-    /// Which blades are paired, the side of the weights, and the released octant: [`SpectralOptions::reference`] to load trained weights.
-    #[must_use]
-    pub fn options(mut self, options: SpectralOptions) -> Self {
-        self.options = options;
-        self
-    }
-
     /// Draws the parameter.
     ///
     /// # Errors
@@ -59,7 +45,8 @@ impl CliffordSpectralConvBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<CliffordSpectralConv> {
-        let Self { metric, channels: [inputs, outputs], options } = self;
+        let Self { metric, inputs, outputs, modes, options } = self;
+        let options = options.unwrap_or_else(|| SpectralOptions::new(&modes));
         let shape: Vec<usize> = [metric.blade_count(), outputs, inputs]
             .into_iter()
             .chain(options.modes.iter().map(|m| 2 * m))

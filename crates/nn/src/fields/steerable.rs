@@ -1,7 +1,7 @@
 //! The Clifford-steerable convolution.
 
 use super::refuse;
-use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, Visitor, layers::Layer};
 use gradewise_autograd::{
     Tensor, TensorId, current_policy,
     fields::{self, SteerableKernel, SteerableLayerWeights, SteerablePadding},
@@ -48,39 +48,38 @@ struct KernelLayer {
     norm: Option<Parameter>,
 }
 
-/// Settings of a [`SteerableConv`].
-#[derive(Clone, Debug)]
+/// Settings of a [`SteerableConv`] from `inputs` to `outputs` channels with `size` taps along each axis, an odd number. The kernel network
+/// has 4 layers of 12 channels by default.
+#[derive(Clone, Debug, Builder)]
 pub struct SteerableConvBuilder {
+    #[builder(by_ref)]
     metric: OrderedMetric,
-    channels: [usize; 2],
+    inputs: usize,
+    outputs: usize,
     size: usize,
+    #[builder(default = 4, skip)]
     layers: usize,
+    #[builder(default = 12, skip)]
     hidden: usize,
+    /// Whether there is a bias; yes by default.
+    #[builder(default = true)]
     bias: bool,
+    /// The blades that biases are added to, also within the kernel network. Biases on blades other than the scalar break equivariance.
+    #[builder(default = vec![0], by_ref)]
     bias_blades: Vec<usize>,
+    /// The stride.
+    #[builder(default = 1)]
     stride: usize,
+    /// The padding at the boundaries of the field.
+    #[builder(default = SteerablePadding::Same)]
     padding: SteerablePadding,
+    /// Whether the kernel depends on the mean of the input field over space, too ([`fields::cs_conv_conditioned`], Szarvas and Zhdanov 2025,
+    /// arXiv:2510.14007); no by default. Each sample has a kernel of its own then, which costs as many times more as there are samples.
+    #[builder(default = false)]
     conditioned: bool,
 }
 
 impl SteerableConv {
-    /// From `inputs` to `outputs` channels with `size` taps along each axis, an odd number. The kernel network has 4 layers of 12 channels.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(metric: &OrderedMetric, inputs: usize, outputs: usize, size: usize) -> SteerableConvBuilder {
-        SteerableConvBuilder {
-            metric: metric.clone(),
-            channels: [inputs, outputs],
-            size,
-            layers: 4,
-            hidden: 12,
-            bias: true,
-            bias_blades: vec![0],
-            stride: 1,
-            padding: SteerablePadding::Same,
-            conditioned: false,
-        }
-    }
-
     /// The current weights of the kernel network.
     pub fn kernel(&self) -> SteerableKernel {
         let layer = |layer: &KernelLayer| SteerableLayerWeights {
@@ -186,42 +185,6 @@ impl SteerableConvBuilder {
         self
     }
 
-    /// Whether there is a bias; yes by default.
-    #[must_use]
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// The blades that biases are added to, also within the kernel network. Biases on blades other than the scalar break equivariance.
-    #[must_use]
-    pub fn bias_blades(mut self, blades: &[usize]) -> Self {
-        self.bias_blades = blades.to_vec();
-        self
-    }
-
-    /// The stride.
-    #[must_use]
-    pub fn stride(mut self, stride: usize) -> Self {
-        self.stride = stride;
-        self
-    }
-
-    /// The padding at the boundaries of the field.
-    #[must_use]
-    pub fn padding(mut self, padding: SteerablePadding) -> Self {
-        self.padding = padding;
-        self
-    }
-
-    /// Whether the kernel depends on the mean of the input field over space, too ([`fields::cs_conv_conditioned`], Szarvas and Zhdanov 2025,
-    /// arXiv:2510.14007); no by default. Each sample has a kernel of its own then, which costs as many times more as there are samples.
-    #[must_use]
-    pub fn conditioned(mut self, conditioned: bool) -> Self {
-        self.conditioned = conditioned;
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors
@@ -233,9 +196,8 @@ impl SteerableConvBuilder {
     ) -> Result<SteerableConv> {
         const NAME: &str = "SteerableConv";
         let placement = placement.into();
-        let Self { metric, channels, size, layers, hidden, bias, bias_blades, stride, padding, conditioned } =
-            self;
-        let [inputs, outputs] = channels;
+        let Self { metric, inputs, outputs, size, layers, hidden, bias, .. } = self;
+        let Self { bias_blades, stride, padding, conditioned, .. } = self;
         let seen = if conditioned { 1 + inputs } else { 1 };
         if metric.signature().r > 0 {
             return refuse(NAME, "metric", &metric, "generators that square to 1 or -1");
@@ -278,7 +240,7 @@ impl SteerableConvBuilder {
         Ok(SteerableConv {
             metric,
             size,
-            channels,
+            channels: [inputs, outputs],
             bias_blades,
             stride,
             padding,

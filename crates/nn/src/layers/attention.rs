@@ -1,7 +1,7 @@
 //! Self-attention.
 
 use super::{Dropout, Layer, Linear};
-use crate::{Error, Module, Placement, Result};
+use crate::{Builder, Error, Module, Placement, Result};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::ops::{AttentionOptions, attention::Sequences};
 
@@ -21,32 +21,21 @@ pub struct SelfAttention {
     dropout: Option<Dropout>,
 }
 
-/// Settings of a [`SelfAttention`].
-#[derive(Clone, Debug)]
+/// Settings of a [`SelfAttention`] for `features` features in `heads` heads.
+#[derive(Clone, Debug, Builder)]
 pub struct SelfAttentionBuilder {
     features: usize,
     heads: usize,
+    /// Whether a token attends only to itself and earlier tokens; `false` by default.
+    #[builder(default = false)]
     causal: bool,
+    #[builder(default, skip)]
     deviations: Option<(f64, f64)>,
+    #[builder(default, skip)]
     dropout: (f64, u64),
 }
 
-impl SelfAttention {
-    /// For `features` features in `heads` heads.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize, heads: usize) -> SelfAttentionBuilder {
-        SelfAttentionBuilder { features, heads, causal: false, deviations: None, dropout: (0.0, 0) }
-    }
-}
-
 impl SelfAttentionBuilder {
-    /// Whether a token attends only to itself and earlier tokens; `false` by default.
-    #[must_use]
-    pub fn causal(mut self, causal: bool) -> Self {
-        self.causal = causal;
-        self
-    }
-
     /// Dropout of the attention weights in training, with probability `p` (rounded to a multiple of 2⁻¹⁶); none by default. Masks follow from
     /// the `seed` and the pass as those of [`Dropout`] do: give each layer a seed of its own.
     #[must_use]

@@ -1,7 +1,7 @@
 //! The layer of the Flash-Clifford family.
 
 use super::{Layer, mv_linear::Bias};
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, LayerOptions, ProductOptions},
@@ -45,58 +45,29 @@ pub struct CliffordLayer {
     recompute: bool,
 }
 
-/// Settings of a [`CliffordLayer`].
-#[derive(Clone, Debug)]
+/// Settings of a [`CliffordLayer`] of `features` over the algebra of `signature`.
+#[derive(Clone, Debug, Builder)]
 pub struct CliffordLayerBuilder {
-    signature: Signature,
     features: usize,
+    signature: Signature,
+    /// Whether the output is RMS-normalised by grade (the default). The norm is a Euclidean sum of squares: it keeps the
+    /// layer equivariant under O(n), not under boosts of an indefinite metric.
+    #[builder(default = true)]
     normalize: bool,
+    /// Whether the product mixes features with a matrix per path; by default it has a weight per feature and path.
+    #[builder(default = false)]
     fully_connected: bool,
+    /// Which blades the bias goes to: the scalar by default. [`Bias::AllBlades`] reproduces the Python reference and is
+    /// **not** equivariant.
+    #[builder(default = Bias::Scalar)]
     bias: Bias,
+    /// Whether the linearly mapped input is recomputed in the backward pass instead of being stored: saves an array of the size of the
+    /// input, for one more matrix product. It is stored by default.
+    #[builder(default = false)]
     recompute: bool,
 }
 
-impl CliffordLayer {
-    /// A layer of `features` over the algebra of `signature`.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize, signature: Signature) -> CliffordLayerBuilder {
-        let (normalize, fully_connected, bias, recompute) = (true, false, Bias::Scalar, false);
-        CliffordLayerBuilder { signature, features, normalize, fully_connected, bias, recompute }
-    }
-}
-
 impl CliffordLayerBuilder {
-    /// Whether the output is RMS-normalised by grade (the default). The norm is a Euclidean sum of squares: it keeps the
-    /// layer equivariant under O(n), not under boosts of an indefinite metric.
-    #[must_use]
-    pub fn normalize(mut self, normalize: bool) -> Self {
-        self.normalize = normalize;
-        self
-    }
-
-    /// Whether the product mixes features with a matrix per path; by default it has a weight per feature and path.
-    #[must_use]
-    pub fn fully_connected(mut self, fully_connected: bool) -> Self {
-        self.fully_connected = fully_connected;
-        self
-    }
-
-    /// Which blades the bias goes to: the scalar by default. [`Bias::AllBlades`] reproduces the Python reference and is
-    /// **not** equivariant.
-    #[must_use]
-    pub fn bias(mut self, bias: Bias) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Whether the linearly mapped input is recomputed in the backward pass instead of being stored: saves an array of the size of the
-    /// input, for one more matrix product. It is stored by default.
-    #[must_use]
-    pub fn recompute(mut self, recompute: bool) -> Self {
-        self.recompute = recompute;
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors
@@ -107,7 +78,7 @@ impl CliffordLayerBuilder {
         rng: &mut R,
     ) -> Result<CliffordLayer> {
         let placement = placement.into();
-        let Self { signature, features: n, normalize, fully_connected, bias, recompute } = self;
+        let Self { features: n, signature, normalize, fully_connected, bias, recompute } = self;
         let algebra = Algebra::new(signature)?;
         let (paths, grades) = (algebra.paths().len(), algebra.grade_count());
         let deviation = |fan_in: usize| (fan_in.max(1) as f64).sqrt().recip();

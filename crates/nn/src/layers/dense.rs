@@ -1,7 +1,7 @@
 //! The ordinary linear layer.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result};
 use gradewise_autograd::Tensor;
 
 /// `x·weight + bias` over the last axis: `[…, in]` → `[…, out]`.
@@ -13,38 +13,20 @@ pub struct Linear {
     bias: Option<Parameter>,
 }
 
-/// Settings of a [`Linear`].
-#[derive(Clone, Debug)]
+/// Settings of a [`Linear`] from `inputs` to `outputs` features.
+#[derive(Clone, Debug, Builder)]
 pub struct LinearBuilder {
     inputs: usize,
     outputs: usize,
+    /// Whether there is a bias (the default).
+    #[builder(default = true)]
     bias: bool,
+    /// Standard deviation of the initial weights, instead of 1/√in.
+    #[builder(default, strip_option)]
     deviation: Option<f64>,
 }
 
-impl Linear {
-    /// A map from `inputs` to `outputs` features.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(inputs: usize, outputs: usize) -> LinearBuilder {
-        LinearBuilder { inputs, outputs, bias: true, deviation: None }
-    }
-}
-
 impl LinearBuilder {
-    /// Whether there is a bias (the default).
-    #[must_use]
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Standard deviation of the initial weights, instead of 1/√in.
-    #[must_use]
-    pub fn deviation(mut self, deviation: f64) -> Self {
-        self.deviation = Some(deviation);
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The embedding layer.
 
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result};
 use gradewise_autograd::Tensor;
 use gradewise_core::Shape;
 use gradewise_kernels::Index;
@@ -13,22 +13,17 @@ pub struct Embedding {
     weight: Parameter,
 }
 
-/// Settings of an [`Embedding`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of an [`Embedding`]: `entries` vectors of `features` components.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct EmbeddingBuilder {
     entries: usize,
     features: usize,
+    /// The standard deviation of the initial vectors' components; 1 by default.
+    #[builder(default = 1.0)]
     deviation: f64,
 }
 
 impl EmbeddingBuilder {
-    /// The standard deviation of the initial vectors' components; 1 by default.
-    #[must_use]
-    pub fn deviation(mut self, deviation: f64) -> Self {
-        self.deviation = deviation;
-        self
-    }
-
     /// Draws the table.
     ///
     /// # Errors
@@ -44,12 +39,6 @@ impl EmbeddingBuilder {
 }
 
 impl Embedding {
-    /// `entries` vectors of `features` components.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(entries: usize, features: usize) -> EmbeddingBuilder {
-        EmbeddingBuilder { entries, features, deviation: 1.0 }
-    }
-
     /// The vectors at `ids`, as `[…shape, features]`.
     ///
     /// # Errors

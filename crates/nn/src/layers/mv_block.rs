@@ -1,7 +1,7 @@
 //! A block of the equivariant networks.
 
 use super::{Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct};
-use crate::{Module, Placement, Result};
+use crate::{Builder, Module, Placement, Result};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, MvBlock as Operands},
@@ -26,8 +26,8 @@ pub struct MvBlock {
     norm: MvLayerNorm,
 }
 
-/// Settings of an [`MvBlock`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of an [`MvBlock`] from `inputs` to `outputs` features over the algebra of `signature`.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct MvBlockBuilder {
     inputs: usize,
     outputs: usize,
@@ -56,12 +56,6 @@ impl MvBlockBuilder {
 }
 
 impl MvBlock {
-    /// A block from `inputs` to `outputs` features over the algebra of `signature`.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(inputs: usize, outputs: usize, signature: Signature) -> MvBlockBuilder {
-        MvBlockBuilder { inputs, outputs, signature }
-    }
-
     /// The layers in order.
     pub fn layers(&self) -> [&dyn Layer; 4] {
         [&self.linear, &self.silu, &self.product, &self.norm]

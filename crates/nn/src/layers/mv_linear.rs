@@ -1,7 +1,7 @@
 //! The grade-wise linear layer.
 
 use super::Layer;
-use crate::{Error, Module, Parameter, Placement, Result};
+use crate::{Builder, Error, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -22,25 +22,24 @@ pub struct MvLinear {
     blades: Bias,
 }
 
-/// Settings of an [`MvLinear`].
-#[derive(Clone, Debug)]
+/// Settings of an [`MvLinear`] from `inputs` to `outputs` features over the algebra of `signature`.
+#[derive(Clone, Debug, Builder)]
 pub struct MvLinearBuilder {
-    signature: Signature,
     inputs: usize,
     outputs: usize,
+    signature: Signature,
+    /// Whether each grade has a matrix of its own (the default) or all share one.
+    #[builder(default = true)]
     per_grade: bool,
+    /// Which blades the bias goes to; `None` for no bias.
+    #[builder(default = Some(Bias::Scalar))]
     bias: Option<Bias>,
+    /// The variance of the initial weights; 1/in by default.
+    #[builder(default, strip_option)]
     variance: Option<f64>,
 }
 
 impl MvLinear {
-    /// A map from `inputs` to `outputs` features over the algebra of `signature`.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(inputs: usize, outputs: usize, signature: Signature) -> MvLinearBuilder {
-        let (per_grade, bias, variance) = (true, Some(Bias::Scalar), None);
-        MvLinearBuilder { signature, inputs, outputs, per_grade, bias, variance }
-    }
-
     /// The matrices.
     pub fn weight(&self) -> &Parameter {
         &self.weight
@@ -53,27 +52,6 @@ impl MvLinear {
 }
 
 impl MvLinearBuilder {
-    /// Whether each grade has a matrix of its own (the default) or all share one.
-    #[must_use]
-    pub fn per_grade(mut self, per_grade: bool) -> Self {
-        self.per_grade = per_grade;
-        self
-    }
-
-    /// Which blades the bias goes to; `None` for no bias.
-    #[must_use]
-    pub fn bias(mut self, bias: Option<Bias>) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// The variance of the initial weights; 1/in by default.
-    #[must_use]
-    pub fn variance(mut self, variance: f64) -> Self {
-        self.variance = Some(variance);
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Normalisations of multivectors.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -15,20 +15,14 @@ pub struct MvNormalization {
     a: Parameter,
 }
 
-/// Settings of an [`MvNormalization`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of an [`MvNormalization`] for `features` over the algebra of `signature`.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct MvNormalizationBuilder {
     features: usize,
     signature: Signature,
 }
 
 impl MvNormalization {
-    /// For `features` over the algebra of `signature`.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize, signature: Signature) -> MvNormalizationBuilder {
-        MvNormalizationBuilder { features, signature }
-    }
-
     /// The interpolation parameter.
     pub fn a(&self) -> &Parameter {
         &self.a
@@ -63,20 +57,14 @@ pub struct MvLayerNorm {
     a: Parameter,
 }
 
-/// Settings of an [`MvLayerNorm`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of an [`MvLayerNorm`] for `features` over the algebra of `signature`.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct MvLayerNormBuilder {
     features: usize,
     signature: Signature,
 }
 
 impl MvLayerNorm {
-    /// For `features` over the algebra of `signature`.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize, signature: Signature) -> MvLayerNormBuilder {
-        MvLayerNormBuilder { features, signature }
-    }
-
     /// The gain.
     pub fn a(&self) -> &Parameter {
         &self.a

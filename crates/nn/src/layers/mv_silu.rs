@@ -1,7 +1,7 @@
 //! The multivector SiLU.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -17,20 +17,14 @@ pub struct MvSilu {
     b: Parameter,
 }
 
-/// Settings of an [`MvSilu`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of an [`MvSilu`] for `features` over the algebra of `signature`.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct MvSiluBuilder {
     features: usize,
     signature: Signature,
 }
 
 impl MvSilu {
-    /// For `features` over the algebra of `signature`.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize, signature: Signature) -> MvSiluBuilder {
-        MvSiluBuilder { features, signature }
-    }
-
     /// Slopes and shifts of the gates' arguments.
     pub fn parameters(&self) -> (&Parameter, &Parameter) {
         (&self.a, &self.b)

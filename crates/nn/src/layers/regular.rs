@@ -1,7 +1,7 @@
 //! Norms and dropout on ordinary features.
 
 use super::Layer;
-use crate::{Error, Module, Parameter, Placement, Result};
+use crate::{Builder, Error, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, is_training, training_stream};
 use gradewise_kernels::ops::layer_norm::EPSILON;
 use gradewise_kernels::ops::{RandomStream, attention::AttentionDropout};
@@ -16,18 +16,10 @@ pub struct LayerNorm {
     bias: Parameter,
 }
 
-/// Settings of a [`LayerNorm`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of a [`LayerNorm`] for `features` in the last axis.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct LayerNormBuilder {
     features: usize,
-}
-
-impl LayerNorm {
-    /// For `features` in the last axis.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize) -> LayerNormBuilder {
-        LayerNormBuilder { features }
-    }
 }
 
 impl LayerNormBuilder {
@@ -58,29 +50,16 @@ pub struct RmsNorm {
     epsilon: f64,
 }
 
-/// Settings of an [`RmsNorm`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of an [`RmsNorm`] for `features` in the last axis.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct RmsNormBuilder {
     features: usize,
+    /// ε; [`EPSILON`] by default.
+    #[builder(default = EPSILON)]
     epsilon: f64,
 }
 
-impl RmsNorm {
-    /// For `features` in the last axis, with ε = [`EPSILON`].
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize) -> RmsNormBuilder {
-        RmsNormBuilder { features, epsilon: EPSILON }
-    }
-}
-
 impl RmsNormBuilder {
-    /// Sets ε.
-    #[must_use]
-    pub fn epsilon(mut self, epsilon: f64) -> Self {
-        self.epsilon = epsilon;
-        self
-    }
-
     /// Makes the parameter.
     ///
     /// # Errors

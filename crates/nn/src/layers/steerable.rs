@@ -1,7 +1,7 @@
 //! The steerable geometric product layer.
 
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, FullSteerableLayer, Steerable, SteerableLayer},
@@ -26,36 +26,26 @@ pub struct SteerableProduct {
     linear_left: Option<MvLinear>,
 }
 
-/// Settings of a [`SteerableProduct`].
-#[derive(Clone, Debug)]
+/// Settings of a [`SteerableProduct`] of `features` over the algebra of `signature`.
+#[derive(Clone, Debug, Builder)]
 pub struct SteerableProductBuilder {
+    features: usize,
     signature: Signature,
-    inputs: usize,
+    #[builder(default, skip)]
     outputs: Option<usize>,
+    /// Whether the linear map of `x` is added to the product (the default).
+    #[builder(default = true)]
     first_order: bool,
 }
 
 impl SteerableProduct {
-    /// A product of `features` over the algebra of `signature`.
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(features: usize, signature: Signature) -> SteerableProductBuilder {
-        SteerableProductBuilder { signature, inputs: features, outputs: None, first_order: true }
-    }
-
     /// A fully connected product from `inputs` to `outputs` features.
     pub fn fully_connected(inputs: usize, outputs: usize, signature: Signature) -> SteerableProductBuilder {
-        SteerableProductBuilder { signature, inputs, outputs: Some(outputs), first_order: true }
+        SteerableProductBuilder { outputs: Some(outputs), ..Self::new(inputs, signature) }
     }
 }
 
 impl SteerableProductBuilder {
-    /// Whether the linear map of `x` is added to the product (the default).
-    #[must_use]
-    pub fn first_order(mut self, first_order: bool) -> Self {
-        self.first_order = first_order;
-        self
-    }
-
     /// Draws the parameters.
     ///
     /// # Errors
@@ -66,7 +56,7 @@ impl SteerableProductBuilder {
         rng: &mut R,
     ) -> Result<SteerableProduct> {
         let placement = placement.into();
-        let Self { signature, inputs, outputs, first_order } = self;
+        let Self { features: inputs, signature, outputs, first_order } = self;
         let algebra = Algebra::new(signature)?;
         let (paths, grades) = (algebra.paths().len(), algebra.grade_count() as f64);
         let linear_right = MvLinear::new(inputs, inputs, signature).bias(None).init(&placement, rng)?;

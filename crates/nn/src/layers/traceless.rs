@@ -1,7 +1,7 @@
 //! Rank-2 products of vectors.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford::traceless_product};
 use gradewise_core::Signature;
 
@@ -10,6 +10,20 @@ use gradewise_core::Signature;
 /// features, so the layer commutes with every isometry of the metric, reflections and the inversion included.
 ///
 /// Parameters: `left` and `right` `[inputs, features]`, normal with variance 1/inputs.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_core::{DType, Signature};
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::layers::{Layer, TracelessProduct};
+/// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+///
+/// let mut rng = ChaCha8Rng::seed_from_u64(1);
+/// let layer = TracelessProduct::new(4, 8, Signature::CL3).init(&Device::Cpu, &mut rng)?;
+/// let vectors = Tensor::randn([3, 10, 4], DType::F32, &Device::Cpu, &mut rng)?;
+/// assert_eq!(layer.forward(&vectors)?.shape().dims(), [5, 10, 8]);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 #[derive(Debug, Module)]
 pub struct TracelessProduct {
     #[module(skip)]
@@ -27,34 +41,13 @@ pub fn symmetric_traceless(u: &Tensor, v: &Tensor) -> Result<Tensor> {
     Ok(traceless_product(Signature::CL3, u, v)?)
 }
 
-/// Settings of a [`TracelessProduct`].
-#[derive(Clone, Copy, Debug)]
+/// Settings of a [`TracelessProduct`] from `inputs` vectors to `features` tensors in the metric of `signature`, none of whose generators
+/// squares to 0.
+#[derive(Clone, Copy, Debug, Builder)]
 pub struct TracelessProductBuilder {
     inputs: usize,
     features: usize,
     signature: Signature,
-}
-
-impl TracelessProduct {
-    /// From `inputs` vectors to `features` tensors in the metric of `signature`, none of whose generators squares to 0.
-    ///
-    /// ```
-    /// use gradewise_autograd::Tensor;
-    /// use gradewise_core::{DType, Signature};
-    /// use gradewise_kernels::Device;
-    /// use gradewise_nn::layers::{Layer, TracelessProduct};
-    /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
-    ///
-    /// let mut rng = ChaCha8Rng::seed_from_u64(1);
-    /// let layer = TracelessProduct::new(4, 8, Signature::CL3).init(&Device::Cpu, &mut rng)?;
-    /// let vectors = Tensor::randn([3, 10, 4], DType::F32, &Device::Cpu, &mut rng)?;
-    /// assert_eq!(layer.forward(&vectors)?.shape().dims(), [5, 10, 8]);
-    /// # Ok::<(), gradewise_nn::Error>(())
-    /// ```
-    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
-    pub fn new(inputs: usize, features: usize, signature: Signature) -> TracelessProductBuilder {
-        TracelessProductBuilder { inputs, features, signature }
-    }
 }
 
 impl TracelessProductBuilder {

@@ -1,17 +1,12 @@
 //! Training: steps, their checkpoints, their record.
 
 mod config;
-mod device;
 mod exchange;
-pub mod fields;
-mod gravity;
 mod metrics;
-pub mod nbody;
 mod trainer;
 
 pub use crate::data::{Batch, Samples, batches, for_each_batch, overwrite, scaled, to_device};
 pub use config::{Capture, Constants, OptimizerKind, ScheduleKind, TrainerConfig};
-pub use device::CapturedStep;
 pub use exchange::{Exchange, Part};
 pub use metrics::MetricsLog;
-pub use trainer::{MAX_CONSECUTIVE_SKIPS, StepReport, Trainer};
+pub use trainer::{CapturedStep, MAX_CONSECUTIVE_SKIPS, StepReport, Trainer};

@@ -1,8 +1,11 @@
 //! Multivectors.
 
-use super::{PyAlgebra, PyRotor, fail};
+use super::{
+    PyAlgebra, fail,
+    values::{Mv, Operand, PyMultivector},
+};
 use crate::errors::Class;
-use gradewise_core::{Algebra, Error, Multivector, Pga3, Signature, pga3};
+use gradewise_core::{Error, Multivector, Pga3, Signature, pga3};
 use pyo3::{
     exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError},
     prelude::*,
@@ -12,39 +15,6 @@ use std::{
     collections::hash_map::DefaultHasher,
     hash::{Hash, Hasher},
 };
-
-type Mv = Multivector<Algebra, f64>;
-
-/// A multivector: a sum of blades of an algebra.
-///
-/// ``x * y`` is the geometric product, ``x ^ y`` the outer, ``x | y`` the inner, ``x & y`` the regressive one, ``x << y`` and ``x >> y``
-/// the contractions, ``~x`` the reverse, ``x / y`` the product with the inverse. Numbers serve as scalars. ``x["e12"]`` is a coefficient,
-/// ``x[2]`` the part of grade 2.
-///
-/// Raises:
-///     ArgumentError: operands of different algebras; an operation without a result for its operands.
-#[pyclass(frozen, name = "Multivector", module = "gradewise", mapping)]
-#[derive(Clone)]
-pub struct PyMultivector(pub(crate) Mv);
-
-/// The other operand of an operator.
-#[derive(FromPyObject)]
-pub enum Operand<'py> {
-    Multivector(Bound<'py, PyMultivector>),
-    Rotor(Bound<'py, PyRotor>),
-    Number(f64),
-}
-
-impl Operand<'_> {
-    /// As a multivector; a number becomes a scalar of `algebra`.
-    fn value(&self, algebra: &Algebra) -> Mv {
-        match self {
-            Self::Multivector(value) => value.get().0.clone(),
-            Self::Rotor(value) => value.get().0.as_multivector().clone(),
-            Self::Number(value) => algebra.scalar(*value),
-        }
-    }
-}
 
 impl PyMultivector {
     fn binary(

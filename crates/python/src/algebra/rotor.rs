@@ -1,22 +1,11 @@
 //! Rotors and motors.
 
-use super::{PyAlgebra, PyMultivector, fail};
-use gradewise_core::{Algebra, Rotor};
+use super::{
+    PyAlgebra, fail,
+    values::{PyMultivector, PyRotor, R},
+};
+use gradewise_core::Rotor;
 use pyo3::{exceptions::PyTypeError, prelude::*, types::PyTuple};
-
-type R = Rotor<Algebra, f64>;
-
-/// A rotor: a rotation, a boost, or in projective algebras a motion (a motor). It acts by R x reverse(R).
-///
-/// ``r(x)`` and ``r.apply(x)`` move a multivector, ``r * s`` acts as s and then as r, ``~r`` undoes r, ``r ** t`` is a fraction of it.
-///
-/// Made of a multivector, or by ``Algebra.rotor``, ``Algebra.rotor_between`` and ``Algebra.translator``.
-///
-/// Raises:
-///     ArgumentError: the multivector is not even, or reverse(R) R is not 1.
-#[pyclass(frozen, name = "Rotor", module = "gradewise")]
-#[derive(Clone)]
-pub struct PyRotor(pub(crate) R);
 
 /// The right operand of `*`.
 #[derive(FromPyObject)]

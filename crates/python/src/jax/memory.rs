@@ -1,6 +1,6 @@
 //! Results in the buffers that XLA gives for them, and workspaces.
 
-use super::{Failure, alignment::allocate_aligned, call::Runtime, ffi};
+use super::{Failure, alignment::allocate_aligned, ffi, runtime::Runtime};
 use gradewise_core::DType;
 use gradewise_kernels::{
     Array, Borrowed, Device,

@@ -5,8 +5,8 @@ use clap::Args;
 use gradewise_nn::{
     checkpoint::{Checkpoint, TensorFile},
     choice::Choice,
-    published::{self, Account, Library, PublishedModel},
 };
+use gradewise_zoo::published::{self, Account, Library, PublishedModel};
 use std::path::{Path, PathBuf};
 
 /// Make a checkpoint of the weights of a published model.

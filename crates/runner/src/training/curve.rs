@@ -3,7 +3,6 @@
 use super::{
     Runs, refuse_existing,
     seeds::{self, Summary, precise},
-    write_json,
 };
 use crate::{
     config::{DataSection, Resolver},
@@ -77,7 +76,7 @@ pub fn train<T: Task>(
     }
     let steps = configs.first().map_or(0, |config| config.train.trainer.steps);
     let curve = Curve { task: T::NAME, measure: T::DECIDES, steps, points };
-    write_json(&parent.file("curve.json"), &curve)?;
+    output::write_json(&parent.file("curve.json"), &curve)?;
     let series: Vec<plots::CurvePoint> = curve.points.iter().map(Point::plotted).collect();
     let title = format!("{}, {steps} steps", T::TITLE);
     plots::curve(&parent.file("curve.svg"), &series, &title, &format!("test {}", T::LOSS))?;

@@ -352,12 +352,6 @@ fn refuse_existing(mut folders: impl Iterator<Item = PathBuf>) -> Result<()> {
     }
 }
 
-/// Writes a value as indented JSON.
-fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
-    let json = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
-    Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
-}
-
 /// Makes the trainer of a model from the settings.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Several runs that differ in their seed, and their summary.
 
-use super::{Outcome, Place, Runs, refuse_existing, write_json};
+use super::{Outcome, Place, Runs, refuse_existing};
 use crate::{
     error::{Error, Result},
     output,
@@ -310,7 +310,7 @@ impl Summary {
     /// From writing; as [`verdict`](Self::verdict), after everything is written.
     pub fn report(&self, parent: &Path) -> Result<()> {
         let path = parent.join("summary.json");
-        write_json(&path, self)?;
+        output::write_json(&path, self)?;
         let mut text =
             format!("{}\nruns     {}\nsummary  {}\n", self.table(), parent.display(), path.display());
         if self.together.is_some_and(f64::is_finite) {

@@ -1,7 +1,9 @@
 //! The commutator product.
 
-use super::Rule;
-use crate::{CliffordAlgebra, Multivector, Scalar, blade::Product};
+use crate::{
+    CliffordAlgebra, Multivector, Scalar,
+    blade::{Product, Rule},
+};
 
 struct Commutator;
 

@@ -1,7 +1,9 @@
 //! The geometric product.
 
-use super::Rule;
-use crate::{CliffordAlgebra, Multivector, Scalar, blade::Product};
+use crate::{
+    CliffordAlgebra, Multivector, Scalar,
+    blade::{Product, Rule},
+};
 
 /// The geometric product.
 pub struct Geometric;

@@ -1,7 +1,9 @@
 //! The contractions, the inner product and the scalar product.
 
-use super::Rule;
-use crate::{CliffordAlgebra, Multivector, Scalar, blade::Product};
+use crate::{
+    CliffordAlgebra, Multivector, Scalar,
+    blade::{Product, Rule},
+};
 
 struct LeftContraction;
 

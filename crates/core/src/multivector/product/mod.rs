@@ -9,15 +9,7 @@ pub(crate) use inner::Inner;
 pub(crate) use outer::Outer;
 
 use super::Multivector;
-use crate::{CliffordAlgebra, Scalar, blade::Product};
-
-/// A product as a type, so that each has compile-time tables of its own.
-pub trait Rule {
-    /// The terms it keeps.
-    const PRODUCT: Product;
-    /// Its name in errors.
-    const NAME: &'static str;
-}
+use crate::{CliffordAlgebra, Scalar, blade::Rule};
 
 impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     /// The product by rule `R` of multivectors known to share an algebra.

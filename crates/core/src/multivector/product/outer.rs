@@ -1,7 +1,9 @@
 //! The outer product and its dual, the regressive product.
 
-use super::Rule;
-use crate::{CliffordAlgebra, Multivector, Scalar, blade::Product};
+use crate::{
+    CliffordAlgebra, Multivector, Scalar,
+    blade::{Product, Rule},
+};
 
 /// The outer product.
 pub struct Outer;

@@ -1,7 +1,7 @@
 //! Strided copies on the host.
 
-use super::{Walk, collapse};
-use crate::{Element, split};
+use crate::array::layout::{Walk, collapse};
+use crate::{Element, cpu::split};
 
 /// Side of the square tiles in which transposed data is read, so that the cache lines of a tile's rows are all in L1.
 const TILE: usize = 16;

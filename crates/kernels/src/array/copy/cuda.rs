@@ -1,10 +1,10 @@
 //! Strided copies on CUDA.
 
-use super::collapse;
 use crate::{
     Array, CudaDevice, Result,
+    array::layout::collapse,
     array::strided::{AXES, axes, divisor, view},
-    cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::PerAxis;
 
@@ -36,8 +36,11 @@ pub(crate) fn into(
     Copy { device, operation, size }.run(&sizes, (source.cuda_address(), &from), (address, &to))
 }
 
-/// Most arrays that one launch joins.
-pub(crate) const JOINED: usize = 4;
+/// Most arrays that one launch joins: what a kernel's parameters have room for.
+pub(crate) const JOINED: usize = 16;
+
+/// Most arrays that are parameters of their own, which the compiler unrolls; more are looked through one by one.
+const FEW: usize = 4;
 
 /// Most elements of an array that is copied together with others: of larger ones, a launch is worth its time, and the kernel of its own that
 /// turns matrices is faster.
@@ -140,11 +143,22 @@ fn launch_join(copy: &Copy<'_>, out: &Array, row: usize, mut per_word: usize, pa
     }
     let words = out.elements() / per_word;
     let mut args = Args::new().array(out).size(words).value(&divisor(row / per_word));
-    for n in 0..JOINED {
-        args = args.value(&parts.get(n).map_or([0; 28], |part| part.words(per_word)));
+    let word = per_word * copy.size;
+    let mut many = [[0; 28]; JOINED];
+    for (words, part) in many.iter_mut().zip(parts) {
+        *words = part.words(per_word);
     }
-    let kernel = Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], per_word * copy.size);
-    copy.device.launch(copy.operation, kernel, grid(words), args.int(parts.len() as i32))
+    let (kernel, grid) = if parts.len() <= FEW {
+        for part in &many[..FEW] {
+            args = args.value(part);
+        }
+        (Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], word), grid(words))
+    } else {
+        args = args.large(&many);
+        let names = ["join_many_w2", "join_many_w4", "join_many_w8", "join_many_w16"];
+        (Kernel::of_words(names, word), Grid::linear(words))
+    };
+    copy.device.launch(copy.operation, kernel, grid, args.int(parts.len() as i32))
 }
 
 /// Threads for so many words: each takes up to four, but one where there are few, as the code for each is fetched anew.

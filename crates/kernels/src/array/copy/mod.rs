@@ -2,12 +2,10 @@
 
 mod cpu;
 pub(crate) mod cuda;
-mod layout;
 
 pub(crate) use cpu::copy_into;
-pub(crate) use layout::{Walk, collapse};
 
-use crate::{Array, Device, Element, Result, element::with_storage, memory::within_operator};
+use crate::{Array, Device, Element, Result, cpu::element::with_storage, runtime::memory::within_operator};
 
 /// A contiguous copy of a view, in storage of its own.
 pub(crate) fn contiguous(array: &Array) -> Result<Array> {

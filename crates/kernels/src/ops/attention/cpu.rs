@@ -3,9 +3,11 @@
 use super::{AttentionDropout, AttentionOptions, Problem, dropout::Dropping};
 use crate::{
     Array, Element, Result,
-    gemm::{self, Matrix},
-    parallel::Flushed,
-    simd::Real,
+    cpu::{
+        gemm::{self, Matrix},
+        parallel::Flushed,
+        simd::Real,
+    },
 };
 use rayon::prelude::*;
 use std::ops::Range;

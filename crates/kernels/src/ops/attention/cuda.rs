@@ -6,9 +6,11 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, DType, Error, Result,
-    array::fill,
-    cuda::{Args, Buffer, Grid, Kernel},
-    index::{Index, Resident},
+    array::{
+        fill,
+        index::{Index, Resident},
+    },
+    runtime::cuda::{Args, Buffer, Grid, Kernel},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
 

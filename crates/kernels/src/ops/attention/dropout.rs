@@ -5,7 +5,7 @@ use crate::{
     Array, Device, Error, Result,
     ops::{
         RandomStream,
-        dropout::philox::{self, LANES},
+        pointwise::dropout::philox::{self, LANES},
     },
 };
 use gradewise_core::DType;

@@ -1,7 +1,7 @@
 //! The kernels of attention on CUDA: which one serves a problem, and its sizes.
 
 use super::Problem;
-use crate::{Array, CudaDevice, DType, cuda::Kernel};
+use crate::{Array, CudaDevice, DType, runtime::cuda::Kernel};
 
 /// The instructions that compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,14 @@ mod cpu;
 mod cuda;
 mod dropout;
 mod engine;
+mod rotary;
 mod sequences;
 
 pub use dropout::AttentionDropout;
+pub use rotary::{RotaryTable, rotary};
 pub use sequences::Sequences;
 
-use crate::{Array, DType, Device, Error, Index, Result, element::with_element};
+use crate::{Array, DType, Device, Error, Index, Result, cpu::element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
 use std::ops::Range;
 

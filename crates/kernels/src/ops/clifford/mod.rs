@@ -1,25 +1,12 @@
 //! Operators on Clifford-algebra features `[blades, batch, features]`.
-mod around;
-pub mod clifford_layer;
-pub(crate) mod contract;
-pub mod cs_layer_norm;
-pub mod cs_mv_gelu;
-pub(crate) mod device;
-pub mod fcgp;
-pub(crate) mod lanewise;
-pub(crate) mod layout;
-pub mod mv_block;
-pub mod mv_layer_norm;
-pub mod mv_linear;
-pub mod mv_normalization;
-pub mod mv_silu;
-mod operands;
-pub(crate) mod program;
-pub(crate) mod rms_norm;
-pub mod sgp;
-pub mod steerable_gp;
-pub mod steerable_layer;
-pub(crate) mod straight;
-pub mod table_product;
-pub(crate) mod tile;
-pub mod traceless_product;
+
+pub(crate) mod algebra;
+pub(crate) mod block;
+pub(crate) mod linear;
+pub(crate) mod pointwise;
+pub(crate) mod product;
+
+pub use block::{clifford_layer, mv_block, steerable_layer};
+pub use linear::mv_linear;
+pub use pointwise::{cs_layer_norm, cs_mv_gelu, mv_layer_norm, mv_normalization, mv_silu};
+pub use product::{fcgp, sgp, steerable_gp, table_product, traceless_product};

@@ -2,13 +2,11 @@
 //!
 //! y_j = Σ_i M_ji x_i + b_j, for a field x `[I, …, channels]` and a bias b `[I, channels]` of 2, 4 or 8 blades I.
 
-use super::super::clifford::contract::{alike, exact, with_real};
+use crate::ops::clifford::algebra::contract::{alike, exact, with_real};
 use crate::{
     Array, CudaDevice, DType, Device, Error, Result,
-    cuda::{Args, Grid, Kernel},
-    parallel::Flushed,
-    simd::Real,
-    split,
+    cpu::{parallel::Flushed, simd::Real, split},
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::{Error as CoreError, Shape};
 use rayon::prelude::*;

@@ -11,7 +11,7 @@ mod transform;
 #[doc(hidden)]
 pub use transform::plan;
 
-use super::super::clifford::contract::exact;
+use crate::ops::clifford::algebra::contract::exact;
 use crate::{Array, Device, Error, Result};
 use gradewise_core::Error as CoreError;
 

@@ -1,9 +1,9 @@
 //! The inverse of the Cholesky factor, which whitens: with L·Lᵀ = Σ, L⁻¹ turns samples of covariance Σ into samples of covariance 1.
 
-use super::super::clifford::contract::with_real;
+use crate::ops::clifford::algebra::contract::with_real;
 use crate::{
     Array, DType, Device, Element, Error, Result,
-    cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Error as CoreError;
 

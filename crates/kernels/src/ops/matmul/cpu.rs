@@ -1,7 +1,7 @@
 //! Matrix products on the CPU.
 
 use super::Matrices;
-use crate::{
+use crate::cpu::{
     gemm::{self, Matrix},
     parallel::Flushed,
     simd::Real,

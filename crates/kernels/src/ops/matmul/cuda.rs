@@ -1,53 +1,18 @@
 //! Tile products on CUDA: choice of kernel, of the grid, and of the stretches that the sum is cut into.
 
-use super::{Matrices, NAME, hopper, vendor};
+use super::{
+    Matrices, NAME, hopper,
+    product::{Operand, Product},
+    vendor,
+};
 use crate::{
     Array, Compute, CudaDevice, DType, Products, Result,
     array::rows::sum_partials_into,
-    cuda::{Args, Grid, Kernel, Key, Words},
-    gemm::Sizes,
+    cpu::gemm::Sizes,
+    runtime::cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::Shape;
 use gradewise_ffi::sys::function_attribute;
-use std::cell::OnceCell;
-
-/// One operand of a [`Product`].
-#[derive(Clone, Copy)]
-pub(crate) struct Operand<'a> {
-    /// The address of the first element.
-    pub address: u64,
-    /// Elements from one stored row to the next.
-    pub row: usize,
-    /// Elements from one matrix to the next.
-    pub stride: usize,
-    /// Whether matrices are stored transposed.
-    pub transpose: bool,
-    /// The matrix that each segment uses; if `None`, segment `s` uses matrix `s`.
-    pub index: Option<&'a Words>,
-    /// Cache for a transposed copy of the matrices. A product that writes one as a by-product stores it here, for a product that reads
-    /// along the other axis.
-    pub transposed: Option<&'a OnceCell<Array>>,
-}
-
-/// `count` products C[z] = scale·Σ A·B over the segments of z, see csrc/mma/problem.cuh.
-pub(crate) struct Product<'a> {
-    pub operation: &'static str,
-    pub dtype: DType,
-    /// Rows and columns of each C, and the length of the sum in each segment.
-    pub sizes: Sizes,
-    pub count: usize,
-    pub a: Operand<'a>,
-    pub b: Operand<'a>,
-    /// Segments `starts[z]..starts[z + 1]` belong to z; if `None`, z has segment z.
-    pub starts: Option<&'a Words>,
-    /// The largest number of segments of any z.
-    pub segments: usize,
-    /// The address of a bias `[columns]`, added at z in the range.
-    pub bias: Option<(u64, std::ops::Range<usize>)>,
-    pub scale: f64,
-    /// Offset of C[0] in the output array, and stride from one C to the next, in elements; contiguous if `None`.
-    pub window: Option<(usize, usize)>,
-}
 
 /// The kernel's parameter.
 #[repr(C)]
@@ -140,7 +105,7 @@ pub(crate) fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool
     }
     let target = device.constant(Key::Device, || {
         let kernel = Kernel::new("matmul_warp_nn_s", DType::F32);
-        let function = device.kernels().function(device, NAME, kernel, &[size_of::<Problem>()])?;
+        let function = device.kernels().function(device.context(), NAME, kernel, &[size_of::<Problem>()])?;
         let target = function.attribute(function_attribute::PTX_VERSION);
         target.map(Target).map_err(|error| device.error(NAME, error))
     })?;

@@ -3,9 +3,10 @@
 mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod hopper;
+pub(crate) mod product;
 mod vendor;
 
-use crate::{Array, Device, Error, Result, element::with_element};
+use crate::{Array, Device, Error, Result, cpu::element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
 
 const NAME: &str = "matmul";

@@ -5,7 +5,7 @@
 //! always, because a choice by measurement may fall out differently the next time, and other kernels round otherwise.
 
 use super::Matrices;
-use crate::{Array, Compute, CudaDevice, DType, Result, cuda::Key, gemm::Sizes};
+use crate::{Array, Compute, CudaDevice, DType, Result, cpu::gemm::Sizes, runtime::cuda::Key};
 use gradewise_ffi::{
     Event,
     cublaslt::{CublasLt, Element, Handle, Plan, Product},

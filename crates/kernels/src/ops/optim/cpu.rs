@@ -3,7 +3,7 @@
 //! What they store goes through [`flushed`](Real::flushed): weights and moments hold no subnormal numbers.
 
 use super::{Adam, Sgd, WeightDecay};
-use crate::simd::{Kernel, Real, Simd, dispatch};
+use crate::cpu::simd::{Kernel, Real, Simd, dispatch};
 
 pub(super) fn adam<T: Real>(constants: &Adam, p: &mut [T], g: &[T], m: &mut [T], v: &mut [T]) {
     dispatch(AdamStep { constants, p, g, m, v });

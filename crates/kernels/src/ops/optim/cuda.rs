@@ -3,7 +3,7 @@
 use super::{Adam, Sgd, WeightDecay};
 use crate::{
     Array, CudaDevice, DType, Device, Error, Result,
-    cuda::{Args, Buffer, Grid, Kernel, Words},
+    runtime::cuda::{Args, Buffer, Grid, Kernel, Words},
 };
 use std::sync::{Mutex, PoisonError};
 

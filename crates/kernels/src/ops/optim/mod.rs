@@ -7,7 +7,7 @@ pub mod cuda;
 
 use crate::{
     Array, Device, Error, Result,
-    ops::clifford::contract::{alike, exact, with_real},
+    ops::clifford::algebra::contract::{alike, exact, with_real},
 };
 
 /// What Adam does with weight decay λ.

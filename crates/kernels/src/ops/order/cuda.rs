@@ -4,7 +4,7 @@ use super::Order;
 use crate::{
     Array, CudaDevice, Positions, Result,
     array::rows::row_grid,
-    cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel},
 };
 
 /// Elements of a tile (csrc/ops/order.cu).

@@ -3,7 +3,7 @@
 mod cpu;
 mod cuda;
 
-use crate::{Array, Device, Error, Positions, Result, array::require_axis, element::with_element_exact};
+use crate::{Array, Device, Error, Positions, Result, array::require_axis, cpu::element::with_element_exact};
 
 /// Which elements come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,15 @@
 //! Either neighbouring elements belong to one result: rows are summed in [`LANES`] interleaved accumulators. Or they
 //! belong to neighbouring results: blocks of [`BLOCK`] results are accumulated side by side. Both run along memory.
 
-use super::cuda::Name;
+use super::reducer::{Greatest, Reducer, Sum};
 use crate::{
     Element,
-    array::copy::Walk,
-    parallel::Flushed,
-    simd::{Kernel, Simd, dispatch},
-    split,
+    array::layout::Walk,
+    cpu::{
+        parallel::Flushed,
+        simd::{Kernel, Simd, dispatch},
+        split,
+    },
 };
 use rayon::prelude::*;
 use std::marker::PhantomData;
@@ -19,50 +21,6 @@ const LANES: usize = 16;
 
 /// Results accumulated side by side.
 const BLOCK: usize = 64;
-
-/// How elements are combined. Widening to double precision is exact, so extrema are exact too.
-pub(super) trait Reducer: Send + Sync {
-    const START: f64;
-
-    /// The reducer on a device.
-    const NAME: Name;
-
-    fn combine(a: f64, b: f64) -> f64;
-}
-
-pub(super) struct Sum;
-pub(super) struct Greatest;
-pub(super) struct Least;
-
-impl Reducer for Sum {
-    const START: f64 = 0.0;
-    const NAME: Name = Name::Sum;
-
-    #[inline(always)]
-    fn combine(a: f64, b: f64) -> f64 {
-        a + b
-    }
-}
-
-impl Reducer for Greatest {
-    const START: f64 = f64::NEG_INFINITY;
-    const NAME: Name = Name::Greatest;
-
-    #[inline(always)]
-    fn combine(a: f64, b: f64) -> f64 {
-        if a > b || a.is_nan() { a } else { b }
-    }
-}
-
-impl Reducer for Least {
-    const START: f64 = f64::INFINITY;
-    const NAME: Name = Name::Least;
-
-    #[inline(always)]
-    fn combine(a: f64, b: f64) -> f64 {
-        if a < b || a.is_nan() { a } else { b }
-    }
-}
 
 /// One reduction: sizes and strides of the kept and of the reduced axes, each merged.
 pub(super) struct Task<'a, T> {

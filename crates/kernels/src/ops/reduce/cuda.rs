@@ -1,22 +1,18 @@
 //! Reductions on CUDA: the mapping of results and their elements to threads depends on sizes only.
 
-use super::{Layout, cpu::Reducer};
+use super::{
+    Layout,
+    reducer::{Name, Reducer},
+};
 use crate::{
     Array, CudaDevice, DType, Result,
-    array::fill,
-    array::strided::{AXES, axes, strides, view},
-    cuda::{Args, Grid, Kernel},
+    array::{
+        fill,
+        strided::{AXES, axes, strides, view},
+    },
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::{PerAxis, Shape};
-
-/// The reducers, numbered as in csrc/ops/reduce.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(i32)]
-pub(crate) enum Name {
-    Sum,
-    Greatest,
-    Least,
-}
 
 /// Blocks that occupy a large device.
 const BLOCKS: usize = 1024;

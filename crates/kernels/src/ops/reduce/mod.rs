@@ -5,10 +5,17 @@
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
+mod cumsum;
+mod reducer;
+mod statistics;
+mod summary;
 
-use crate::{Array, Device, Error, Result, array::copy::collapse, element::with_element};
-use cpu::{Greatest, Least, Reducer, Sum};
+pub use cumsum::cumsum;
+pub use summary::{Summary, Validation};
+
+use crate::{Array, Device, Error, Result, array::layout::collapse, cpu::element::with_element};
 use gradewise_core::{PerAxis, Shape};
+use reducer::{Greatest, Least, Reducer, Sum};
 
 /// The sum over `axes`, which stay as size 1 if `keep`. No axes: the array itself.
 ///

@@ -1,11 +1,15 @@
 //! Training a model: the state kept between steps ([`Trainer`]), the step itself, and resuming from a checkpoint.
 
+mod device;
+mod report;
 mod resume;
 mod step;
 
-pub use step::{MAX_CONSECUTIVE_SKIPS, StepReport};
+pub use device::CapturedStep;
+pub use report::StepReport;
+pub use step::MAX_CONSECUTIVE_SKIPS;
 
-use super::{Batch, Capture, CapturedStep, Exchange, TrainerConfig};
+use super::{Batch, Capture, Exchange, TrainerConfig};
 use crate::optim::{GradientScaler, MixedPrecision, MovingAverage, Optimizer, UnderflowWatch};
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{Policy, evaluation};

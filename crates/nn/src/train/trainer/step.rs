@@ -1,8 +1,8 @@
 //! One training step.
 
-use super::Trainer;
+use super::{Trainer, device::CapturedStep, report::StepReport};
 use crate::optim::{GradientNorms, clip_by_norm, clip_by_value};
-use crate::train::{Batch, CapturedStep, Exchange};
+use crate::train::{Batch, Exchange};
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Tensor, TensorId, autocast_with, training};
 use gradewise_ffi::nvtx;
@@ -15,27 +15,6 @@ pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
 
 /// The lowest bit of the rank in the number of a forward pass. The bits below number the passes of a run, 2⁴⁰, and the draws within one.
 const RANK_SHIFT: u32 = 52;
-
-/// The report of one step.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StepReport {
-    /// Steps taken so far, this one included.
-    pub step: u64,
-    /// Mean loss of the step's batches, before the step.
-    pub loss: f64,
-    /// Learning rate.
-    pub lr: f64,
-    /// Norms of the gradients, before clipping, in the order of the parameters.
-    pub norms: GradientNorms,
-    /// Whether the gradients were clipped: by norm, or, on the host, any element by value. On a GPU, clipping by value is not reported.
-    pub clipped: bool,
-    /// Whether the step was skipped because its loss or gradients were not finite.
-    pub skipped: bool,
-    /// The fraction of the gradients' elements that are zero.
-    pub zeros: f64,
-    /// The loss scale of the backward pass, if there is a scaler.
-    pub scale: Option<f64>,
-}
 
 impl<M: Module> Trainer<M> {
     /// The loss of a batch in forward pass number `pass` of training, in the precision of this trainer.

@@ -15,9 +15,9 @@ use clap::Args;
 use gradewise_nn::{
     checkpoint::{Checkpoint, TensorFile, replace_file},
     choice::Choice,
-    published::{self, Library},
     train::MetricsLog,
 };
+use gradewise_zoo::published::{self, Library};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},

@@ -3,7 +3,7 @@
 //! Work is cut by sizes alone, and sums over rows are added in a fixed order, so that results do not depend on the number of threads.
 
 use super::geometry::{Gather, Sizes};
-use crate::{
+use crate::cpu::{
     gemm::{self, Matrix},
     parallel::Flushed,
     simd::{self, Real, Simd, mul_add},

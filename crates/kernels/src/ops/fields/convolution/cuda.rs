@@ -7,8 +7,8 @@ use super::{
 use crate::{
     Array, Compute, CudaDevice, DType, Error, Products, Result,
     array::rows::sum_partials_into,
-    cuda::{Args, Grid, Kernel},
     ops::matmul::cuda::has_warp_kernels,
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Shape;
 

@@ -17,7 +17,7 @@ mod hopper;
 pub use geometry::{Axis, Geometry};
 pub(crate) use hopper::shared_bytes_of_kernel;
 
-use super::super::clifford::contract::{alike, exact, with_real};
+use crate::ops::clifford::algebra::contract::{alike, exact, with_real};
 use crate::{Array, Device, Error, Result};
 use geometry::Sizes;
 use gradewise_core::{Error as CoreError, Shape};

@@ -1,7 +1,11 @@
 //! The transforms of rows and channels, one line after the other, by `rustfft`.
 
 use super::{Face, Modes, NAME, Sign};
-use crate::{Array, Result, ops::clifford::contract::with_real, parallel::Flushed, simd::Real};
+use crate::{
+    Array, Result,
+    cpu::{parallel::Flushed, simd::Real},
+    ops::clifford::algebra::contract::with_real,
+};
 use gradewise_core::Shape;
 use rayon::prelude::*;
 use rustfft::{Fft, FftDirection, FftNum, FftPlanner, num_complex::Complex};

@@ -4,12 +4,14 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod tests;
 
-use super::cuda::{Operand, Product};
+use super::product::{Operand, Product};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Words},
-    gemm::Sizes,
-    tuning::{self, Tile},
+    cpu::gemm::Sizes,
+    runtime::{
+        cuda::{Args, Grid, Kernel, Words},
+        tuning::{self, Tile},
+    },
 };
 use gradewise_ffi::{TensorMap, tensor_map};
 use plan::{LIST, MOST_LISTED, planned, totals};
@@ -50,7 +52,7 @@ pub(crate) struct Problem {
     pub to_alignment: [u64; 6],
 }
 
-/// `Stretches` of csrc/ops/matmul_hopper.cu.
+/// `Stretches` of csrc/mma/matmul_hopper.cu.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Stretches {

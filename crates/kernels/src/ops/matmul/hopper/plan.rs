@@ -1,7 +1,7 @@
 //! The plan of a product: its tile, the stretches of its sums, and their order.
 
-use super::Product;
-use crate::tuning::Tile;
+use crate::ops::matmul::product::Product;
+use crate::runtime::tuning::Tile;
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gradewise.torch._accelerate.compare import examine_layer, takes_its_parts
 from gradewise.torch._accelerate.gate import Proven
-from gradewise.torch._accelerate.kinds import Kind, Sizes, Stays, refusal
+from gradewise.torch._accelerate.kinds import Kind, Stays, refusal
 from gradewise.torch._accelerate.layers import LayerKind
 from gradewise.torch._accelerate.proof import (
     SINGLE_TOLERANCE,
@@ -31,6 +31,7 @@ from gradewise.torch._accelerate.proof import (
     quiet,
     trials,
 )
+from gradewise.torch._accelerate.sizes import Sizes
 from gradewise.torch._accelerate.swap import is_swapped, restore, swap
 from gradewise.torch.cgenn.maps import Setting
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from gradewise._errors import ArgumentError
+from gradewise.torch._accelerate.sizes import Sizes
 from gradewise.torch._space import Space, space_of
 from gradewise.torch.cgenn.maps import (
     EPSILON,
@@ -29,18 +30,6 @@ from gradewise.torch.cgenn.maps import (
 from gradewise.torch.cgenn.messages import MessagesMap
 from gradewise.torch.cgenn.mlp import BlockMap, NetworkMap
 from gradewise.torch.flash import FlashMap
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What made-up inputs of a module look like."""
-
-    space: Space
-    features: int
-    edge_features: Optional[int] = None
-    """Of edges, in a layer of message passing; None for a module with one input."""
-    node_features: int = 0
-    are_blades_first: bool = False
 
 
 class Stays(Exception):

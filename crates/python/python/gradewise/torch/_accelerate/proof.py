@@ -14,7 +14,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
-from gradewise.torch._accelerate.kinds import Sizes
+from gradewise.torch._accelerate.sizes import Sizes
 
 TOLERANCE = 1e-10
 SINGLE_TOLERANCE = 1e-4

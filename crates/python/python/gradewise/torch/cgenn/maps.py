@@ -90,6 +90,10 @@ class Map:
         """The map of ``[blades, rows, features]`` in the operators' order of blades."""
         raise NotImplementedError
 
+    def taken_features(self) -> Optional[int]:
+        """The number of features that the parameters are for; None where a module inside decides."""
+        return None
+
     def forward(self, *given: Any, **named: Any) -> Any:
         """Features ``[rows, features, ..., blades]`` to features."""
         published = self._published
@@ -112,7 +116,11 @@ class Map:
     def _takes(self, input: Any) -> bool:
         """Whether an input is one of those that were compared with the published code."""
         setting = self._gradewise
-        return is_ordinary(input, setting.space.blades) and (input.dim() == 3 or setting.is_between_allowed)
+        if not is_ordinary(input, setting.space.blades) or (input.dim() > 3 and not setting.is_between_allowed):
+            return False
+        # Published modules broadcast the parameters of one feature over the features of any input.
+        expected = self.taken_features()
+        return expected is None or input.shape[1] == expected
 
     def _finished(self, result: Tensor, input: Tensor) -> Tensor:
         """The result in the published module's dtype under autocast, and adjacent in memory if that is wanted."""
@@ -141,6 +149,11 @@ class Map:
         # Before this module's weights are loaded.
         self._gradewise.space.check(state_dict, prefix + "algebra.")
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def features_of(module: nn.Module) -> Optional[int]:
+    """The number of features that a module inside takes; None if it is no map of this package."""
+    return module.taken_features() if isinstance(module, Map) else None
 
 
 def is_ordinary(x: Any, blades: int) -> bool:
@@ -179,6 +192,9 @@ class LinearMap(Map, is_map=True):
     _is_grade_wise = True
     _is_short = True
 
+    def taken_features(self) -> Optional[int]:
+        return self.weight.shape[1]
+
     def matrices(self) -> Viewed:
         """The weights as operators take them: ``[grades, in, out]`` or ``[in, out]``."""
         return TURNED(self.weight) if self.weight.dim() == 3 else TRANSPOSED(self.weight)
@@ -202,6 +218,9 @@ class LinearMap(Map, is_map=True):
 class SiLUMap(Map, is_map=True):
     """See :class:`gradewise.torch.cgenn.MVSiLU`."""
 
+    def taken_features(self) -> Optional[int]:
+        return self.a.shape[1]
+
     def planes(self, x: Tensor) -> Tensor:
         setting = self._gradewise
         signature = setting.space.signature
@@ -216,6 +235,9 @@ class SiLUMap(Map, is_map=True):
 
 class NormalizationMap(Map, is_map=True):
     """See :class:`gradewise.torch.cgenn.NormalizationLayer`."""
+
+    def taken_features(self) -> Optional[int]:
+        return self.a.shape[0]
 
     def planes(self, x: Tensor) -> Tensor:
         setting = self._gradewise
@@ -232,6 +254,9 @@ class NormalizationMap(Map, is_map=True):
 class LayerNormMap(Map, is_map=True):
     """See :class:`gradewise.torch.cgenn.MVLayerNorm`."""
 
+    def taken_features(self) -> Optional[int]:
+        return self.a.shape[1]
+
     def planes(self, x: Tensor) -> Tensor:
         setting = self._gradewise
         signature = setting.space.signature
@@ -247,6 +272,9 @@ class _SteerableMap(Map):
     """What the two product layers share."""
 
     _is_short = True
+
+    def taken_features(self) -> Optional[int]:
+        return features_of(self.linear_right)
 
     def _is_normalized(self) -> bool:
         return type(self.normalization) is not nn.Identity

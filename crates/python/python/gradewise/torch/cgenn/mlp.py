@@ -25,6 +25,7 @@ from gradewise.torch.cgenn.maps import (
     Setting,
     SiLUMap,
     SteerableMap,
+    features_of,
     is_followed_by_maps,
     need_blades,
 )
@@ -32,6 +33,9 @@ from gradewise.torch.cgenn.maps import (
 
 class BlockMap(Map, is_map=True):
     """MVLinear, MVSiLU, SteerableGeometricProductLayer and MVLayerNorm in a row, as one operator."""
+
+    def taken_features(self) -> Optional[int]:
+        return next(map(features_of, self._modules.values()), None)
 
     def operands(self) -> Optional[list[Tensor]]:
         """The parameters in the order of the operator; None if its modules are not those that it stands for, or have hooks."""
@@ -99,6 +103,9 @@ class Block(BlockMap, nn.Sequential):
 
 class NetworkMap(Map, is_map=True):
     """See :class:`gradewise.torch.cgenn.CEMLP`."""
+
+    def taken_features(self) -> Optional[int]:
+        return next(map(features_of, self._modules["layers"]._modules.values()), None)
 
     def operands(self) -> Optional[list[Tensor]]:
         """The parameters of all blocks in the order of the operators; None if a module is another than these, or has hooks."""

@@ -4,9 +4,11 @@ use super::super::geometry::Gather;
 use super::boxes::Boxes;
 use crate::{
     Compute, CudaDevice, DType,
-    cuda::{Grid, Kernel},
     ops::matmul::hopper::{self as product, plan},
-    tuning::Tile,
+    runtime::{
+        cuda::{Grid, Kernel},
+        tuning::Tile,
+    },
 };
 use gradewise_ffi::tensor_map;
 

@@ -9,8 +9,8 @@ pub(crate) use engines::shared_bytes_of_kernel;
 use super::geometry::{AXES, Gather};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::Args,
     ops::matmul::hopper::{self as product, LINE, describe, plan},
+    runtime::cuda::Args,
 };
 use boxes::{Boxes, Operand};
 use bytemuck::Zeroable;

@@ -1,0 +1,5 @@
+//! Linear maps, products and norms in one operator.
+
+pub mod clifford_layer;
+pub mod mv_block;
+pub mod steerable_layer;

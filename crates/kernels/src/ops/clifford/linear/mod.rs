@@ -1,0 +1,3 @@
+//! Linear maps of multivectors, grade by grade.
+
+pub mod mv_linear;

@@ -1,0 +1,8 @@
+//! Activations and norms of multivectors.
+
+pub mod cs_layer_norm;
+pub mod cs_mv_gelu;
+pub mod mv_layer_norm;
+pub mod mv_normalization;
+pub mod mv_silu;
+pub(crate) mod rms_norm;

@@ -1,0 +1,37 @@
+//! Elementwise functions of one array on CUDA.
+
+use crate::{Array, CudaDevice, Result, array::strided::elementwise, runtime::cuda::Kernel};
+
+/// The number of a function in csrc/ops/unary.cu, and its parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Code {
+    number: i32,
+    parameters: [f64; 2],
+}
+
+impl Code {
+    pub fn new(number: i32, parameters: &[f64]) -> Self {
+        let parameter = |index: usize| parameters.get(index).copied().unwrap_or(0.0);
+        Self { number, parameters: [parameter(0), parameter(1)] }
+    }
+}
+
+pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, code: Code) -> Result<Array> {
+    let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
+    let [p, q] = code.parameters;
+    elementwise(device, operation, Kernel::new("unary", x.dtype()), &out, [x], |args| {
+        args.int(code.number).double(p).double(q)
+    })?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::functions::NAMES;
+    use crate::array::strided::tests::numbers;
+
+    #[test]
+    fn host_and_device_number_the_functions_alike() {
+        assert_eq!(NAMES, numbers(include_str!("../../../../csrc/ops/unary.cu"), "Function"));
+    }
+}

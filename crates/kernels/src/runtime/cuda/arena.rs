@@ -1,0 +1,74 @@
+//! The memory that captured graphs own.
+
+use super::accounts::{Accounts, Kept};
+use crate::runtime::memory;
+use gradewise_ffi::{DeviceMemory, Stream};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Memory of a captured graph: blocks that only its own work reuses.
+pub(crate) struct Arena {
+    accounts: Arc<Accounts>,
+    /// The stream under capture.
+    stream: Stream,
+    free: Mutex<HashMap<usize, Vec<Kept>>>,
+    bytes: AtomicUsize,
+}
+
+impl Arena {
+    pub fn new(accounts: &Arc<Accounts>, stream: &Stream) -> Self {
+        let (accounts, stream) = (Arc::clone(accounts), stream.clone());
+        Self { accounts, stream, free: Mutex::default(), bytes: AtomicUsize::new(0) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn free(&self) -> MutexGuard<'_, HashMap<usize, Vec<Kept>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block that an earlier array of the graph is done with.
+    pub(super) fn reuse(&self, bytes: usize) -> Option<DeviceMemory> {
+        self.free().get_mut(&Self::size(bytes)).and_then(Vec::pop).map(|kept| kept.memory)
+    }
+
+    pub(super) fn obtain(&self, bytes: usize) -> Result<DeviceMemory, gradewise_ffi::Error> {
+        let size = Self::size(bytes);
+        let block = DeviceMemory::immediate(&self.stream, size)?;
+        self.bytes.fetch_add(size, Ordering::Relaxed);
+        self.accounts.graphs.fetch_add(size, Ordering::Relaxed);
+        self.accounts.add(size);
+        Ok(block)
+    }
+
+    pub(super) fn give(&self, block: DeviceMemory) {
+        let kept = self.accounts.owned_by_graph(block);
+        self.free().entry(kept.memory.bytes()).or_default().push(kept);
+    }
+
+    fn size(bytes: usize) -> usize {
+        memory::rounded(bytes).unwrap_or(bytes)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let bytes = *self.bytes.get_mut();
+        self.accounts.graphs.fetch_sub(bytes, Ordering::Relaxed);
+        self.accounts.remove(bytes);
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arena({} bytes)", self.bytes())
+    }
+}

@@ -1,0 +1,124 @@
+//! Capturing work into a graph, and replaying it.
+
+use super::{
+    CudaDevice,
+    accounts::Kept,
+    arena::Arena,
+    gate::{Session, this_thread},
+};
+use crate::{Error, Result};
+use gradewise_ffi::{Graph, GraphExec, sys::capture_mode};
+use std::sync::{Arc, PoisonError, atomic::Ordering};
+
+/// Captured work of one device, with the memory it works in.
+///
+/// Arrays made during the capture hold, after each [`replay`](Self::replay), what that replay computed.
+#[derive(Debug)]
+pub struct CapturedGraph {
+    // Declared before the memory, to be released before it.
+    exec: GraphExec,
+    graph: Graph,
+    device: CudaDevice,
+    arena: Arc<Arena>,
+    _retired: Retired,
+}
+
+/// Memory from before a capture that was let go during it, as long as the graph lives.
+#[derive(Debug)]
+struct Retired {
+    device: CudaDevice,
+    blocks: Vec<Kept>,
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        // Returned in stream order, hence not into a capture: another graph's of this thread, or another thread's.
+        if let Some(mut session) = self.device.gate().session()
+            && let Some(session) = session.as_mut()
+        {
+            return session.retired.append(&mut self.blocks);
+        }
+        self.blocks.iter().for_each(|block| self.device.accounts().release(block));
+        let _gate = self.device.gate().enter();
+        self.blocks.clear();
+    }
+}
+
+impl CudaDevice {
+    /// Records the operators that `work` calls in this thread on this device, without running them.
+    ///
+    /// Whatever `work` reads must exist before and stay in place: run it once beforehand, so that constants and kernels are
+    /// on the device. Operators of other threads on this device wait meanwhile.
+    ///
+    /// # Errors
+    /// Those of `work`, such as [`Error::InCapture`] if it reads a result on the host; [`Error::InCapture`] inside another
+    /// capture; [`Error::Cuda`] from the driver. The device is usable afterwards.
+    pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(R, CapturedGraph)> {
+        const NAME: &str = "capture";
+        let fail = |source| self.error(NAME, source);
+        self.refuse_in_capture(NAME)?;
+        if self.stream().raw() != self.own_stream().raw() {
+            return Err(Error::OtherStream { operation: NAME });
+        }
+        let gate = self.gate();
+        let exclusive = gate.lock.write().unwrap_or_else(PoisonError::into_inner);
+        // What is queued must not wait for memory that the graph takes.
+        self.stream().synchronize().map_err(fail)?;
+        let arena = Arc::new(Arena::new(self.accounts(), self.stream()));
+        let set = |session| *gate.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+        set(Some(Session { arena: Arc::clone(&arena), retired: Vec::new() }));
+        if let Err(error) = self.stream().begin_capture(capture_mode::THREAD_LOCAL) {
+            set(None);
+            return Err(fail(error));
+        }
+        gate.owner.store(this_thread(), Ordering::Relaxed);
+        // A panic in `work` must not leave the device capturing for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        gate.owner.store(0, Ordering::Relaxed);
+        let graph = self.stream().end_capture().map_err(fail);
+        let session = gate.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(exclusive);
+        let blocks = session.map(|session| session.retired).unwrap_or_default();
+        let retired = Retired { device: self.clone(), blocks };
+        let value = match result {
+            Ok(value) => value?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let graph = graph?;
+        let exec = graph.instantiate().map_err(fail)?;
+        Ok((value, CapturedGraph { exec, graph, device: self.clone(), arena, _retired: retired }))
+    }
+}
+
+impl CapturedGraph {
+    /// Queues the captured work once more.
+    ///
+    /// # Errors
+    /// [`Error::InCapture`] inside a capture; [`Error::Cuda`] from the driver.
+    pub fn replay(&self) -> Result<()> {
+        self.device.refuse_in_capture("replay")?;
+        let _gate = self.device.gate().enter();
+        let describe = || "a captured graph".to_owned();
+        self.device.queue("replay", describe, || {
+            // SAFETY: the arena holds everything allocated during the capture, `_retired` everything let go, and what was
+            // alive before and after belongs to the caller's arrays, whose writers go through the same stream.
+            unsafe { self.exec.launch(self.device.stream()) }
+        })
+    }
+
+    /// Number of kernels, copies and fills in the graph.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] from the driver.
+    pub fn node_count(&self) -> Result<usize> {
+        self.graph.node_count().map_err(|source| self.device.error("node_count", source))
+    }
+
+    /// Bytes of memory that belong to the graph.
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+}

@@ -1,0 +1,128 @@
+//! Launching kernels: the one place where arguments meet the code on the device.
+
+use super::{
+    CudaDevice,
+    kernel::{Args, COUNT, Grid, Kernel, Place},
+};
+use crate::{Device, Error, Result};
+use gradewise_ffi::{Function, LaunchConfig};
+use smallvec::SmallVec;
+use std::ffi::c_void;
+
+impl CudaDevice {
+    /// Queues `kernel` for `operation`.
+    pub(crate) fn launch(
+        &self,
+        operation: &'static str,
+        kernel: Kernel,
+        mut grid: Grid,
+        args: Args<'_>,
+    ) -> Result<()> {
+        self.require_here(operation, &args)?;
+        // Every kernel of csrc begins by waiting for what is ahead of it (csrc/ptx/grid.cuh).
+        grid.0.overlapped = self.overlaps();
+        let (kernels, id) = (self.kernels(), kernel.id());
+        if let Some(function) = kernels.resolved().get(&id) {
+            return self.launch_function(operation, function, grid, args);
+        }
+        let function = kernels.function(self.context(), operation, kernel, &args.sizes())?;
+        self.launch_function(operation, &function, grid, args)
+    }
+
+    /// Refuses arrays on the host, which have no address for a kernel.
+    fn require_here(&self, operation: &'static str, args: &Args<'_>) -> Result<()> {
+        if !args.is_on_host {
+            return Ok(());
+        }
+        let (actual, expected) = (Device::Cpu, Device::Cuda(self.clone()));
+        Err(Error::DeviceMismatch { operation, argument: "kernel argument", actual, expected })
+    }
+
+    /// Queues a kernel whose parameters are known to be of the sizes of the arguments.
+    pub(crate) fn launch_function(
+        &self,
+        operation: &'static str,
+        function: &Function,
+        grid: Grid,
+        mut args: Args<'_>,
+    ) -> Result<()> {
+        self.require_here(operation, &args)?;
+        let _gate = self.gate().enter();
+        // A struct that is borrowed has no words, and may be the only argument.
+        let words = args.words.as_mut_ptr();
+        let place = |place: &Place| words.wrapping_add(place.start.into()).cast::<c_void>();
+        let mut pointers: SmallVec<[*mut c_void; COUNT]> = args.places.iter().map(place).collect();
+        if let Some((position, bytes)) = args.borrowed {
+            // The driver reads arguments only.
+            pointers[position] = bytes.as_ptr().cast_mut().cast::<c_void>();
+        }
+        let describe = || {
+            let LaunchConfig { grid, block, shared, .. } = grid.0;
+            let of = |sizes: [u32; 3]| match sizes {
+                [x, 1, 1] => x.to_string(),
+                [x, y, z] => format!("({x}, {y}, {z})"),
+            };
+            let shared =
+                if shared > 0 { format!(", {shared} bytes of shared memory") } else { String::new() };
+            format!("{} <<<{}, {}>>>{shared}", function.name(), of(grid), of(block))
+        };
+        self.queue(operation, describe, || {
+            // SAFETY: number and sizes of the arguments are those of the compiled kernel, all of which were compared when it was resolved;
+            // `args` borrows the arrays, so their memory is returned after this launch in the order of this same stream; the launcher
+            // gives the kernel the sizes of these arrays.
+            unsafe { function.launch(&grid.0, self.stream(), &mut pointers) }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Array, DType};
+    use gradewise_fake_driver::Fake;
+    use gradewise_ffi::Driver;
+    use std::fs;
+
+    #[test]
+    fn an_array_on_the_host_is_refused_as_an_argument() {
+        let fake = Fake::new();
+        let device = CudaDevice::with_driver(&Driver::open(fake.path()).unwrap(), 0).unwrap();
+        let host = Array::zeros([2], DType::F32, &Device::Cpu).unwrap();
+        let kernel = Kernel::new("any", DType::F32);
+        for args in [Args::new().array(&host), Args::new().optional(None).optional(Some(&host))] {
+            let error = device.launch("test", kernel, Grid::linear(1), args).unwrap_err();
+            assert!(matches!(error, Error::DeviceMismatch { actual: Device::Cpu, .. }), "{error}");
+        }
+        // Absent arrays are null, which kernels look for.
+        let error = device.launch("test", kernel, Grid::linear(1), Args::new().optional(None)).unwrap_err();
+        assert!(!matches!(error, Error::DeviceMismatch { .. }), "{error}");
+    }
+
+    /// What follows the brace that opens each kernel of a source.
+    fn beginnings(text: &str) -> Vec<String> {
+        let bodies = text.split("__global__").skip(1).filter_map(|rest| rest.split_once('{'));
+        bodies
+            .map(|(_, body)| body.trim_start_matches(|c: char| c == '\\' || c.is_whitespace()).into())
+            .collect()
+    }
+
+    #[test]
+    fn every_kernel_waits_for_what_is_ahead_before_anything_else() {
+        let (mut pending, mut kernels) = (vec![gradewise_testing::manifest_dir!().join("csrc")], 0);
+        while let Some(folder) = pending.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    pending.push(path);
+                    continue;
+                }
+                for body in beginnings(&fs::read_to_string(&path).unwrap()) {
+                    let start: String = body.chars().take(40).collect();
+                    assert!(body.starts_with("begin_kernel();"), "{}: {start}", path.display());
+                    kernels += 1;
+                }
+            }
+        }
+        assert!(kernels > 50, "{kernels} found");
+    }
+}

@@ -1,0 +1,25 @@
+//! What operators run on: devices, their memory, the driver's launches and captures, settings, and reports of what failed.
+
+mod compute;
+pub(crate) mod cuda;
+pub mod debug;
+mod device;
+pub mod external;
+pub(crate) mod fault;
+pub(crate) mod growing;
+pub mod memory;
+pub mod occupancy;
+mod options;
+mod target;
+pub mod transfers;
+pub mod tuning;
+
+pub use compute::Compute;
+pub use cuda::{
+    BuildInfo, CapturedGraph, Code, CudaDevice, MemoryReport, Resources, build_info, code_remedy,
+};
+pub use device::{Device, DeviceName};
+pub use fault::{Fault, sanitizer, setup_remedy};
+pub use memory::Holder;
+pub use options::{Options, Products};
+pub use target::Target;

@@ -1,0 +1,5 @@
+//! Losses, predictions and errors of the published experiments.
+
+pub mod fields;
+mod gravity;
+pub mod nbody;

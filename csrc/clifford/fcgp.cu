@@ -1,5 +1,0 @@
-// The algebras whose fully connected product is compiled ahead of time; others use tables (product.cu).
-#include "clifford/fcgp.cuh"
-
-GW_FCGP_8(2, 0, 0)
-GW_FCGP_8(3, 0, 0)

@@ -1,5 +1,0 @@
-// mv_normalization(x; a): x^(k) / (σ(a_k)·(‖x^(k)‖ - 1) + 1 + 1e-6) with the smooth norm of clifford/norms.cuh (arXiv:2305.11141).
-#include "clifford/normalization.cuh"
-
-#define GW_KERNELS(T, NAME) GW_NORMALIZATION(mv_normalization, Normalization, T, NAME)
-GW_FOR_DTYPES(GW_KERNELS)
