@@ -4,7 +4,7 @@
 //! step separated by commas. A module uses only modules of earlier steps. `error` may name any: error types carry what all modules define.
 //! Tests may use anything. Circles of files are looked for in `circles`.
 
-use super::source::{code, sources};
+use super::names::{definer, read};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -42,56 +42,6 @@ fn order(lib: &str) -> Option<Order> {
     Some(order)
 }
 
-/// The first names of a `use` tree or a path: those of `a::b`, `{a::b, c}` or `{self, a}`.
-fn first_names(tree: &str) -> Vec<&str> {
-    let Some(list) = tree.strip_prefix('{') else { return vec![identifier(tree)] };
-    let (mut depth, mut names, mut begins) = (0, Vec::new(), true);
-    for (at, c) in list.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => break,
-            '}' => depth -= 1,
-            ',' if depth == 0 => begins = true,
-            c if begins && (c.is_alphanumeric() || c == '_') => {
-                names.push(identifier(&list[at..]));
-                begins = false;
-            }
-            _ => {}
-        }
-    }
-    names
-}
-
-/// What each name at the root of a crate is defined in: modules are themselves, re-exports are of a module.
-fn roots(lib: &str, modules: &Order) -> BTreeMap<String, String> {
-    let mut roots: BTreeMap<String, String> =
-        modules.keys().map(|name| (name.clone(), name.clone())).collect();
-    for rest in lib.split("\npub use ").skip(1).chain(lib.split("\npub(crate) use ").skip(1)) {
-        let Some((tree, _)) = rest.split_once(';') else { continue };
-        let Some((module, items)) = tree.split_once("::") else { continue };
-        for item in items.trim_matches(['{', '}']).split(',') {
-            let name = item.rsplit(" as ").next().unwrap_or(item).trim();
-            roots.insert(name.to_owned(), module.to_owned());
-        }
-    }
-    roots
-}
-
-/// The names at the root of the crate that a source mentions; `depth` is how many modules it is in.
-fn mentioned(code: &str, depth: usize) -> BTreeSet<&str> {
-    let root = "super::".repeat(depth);
-    let mut names = BTreeSet::new();
-    for start in ["crate::", root.as_str()] {
-        for (at, _) in code.match_indices(start) {
-            let before = code[..at].chars().next_back();
-            if before.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '_' | ':')) {
-                names.extend(first_names(&code[at + start.len()..]));
-            }
-        }
-    }
-    names
-}
-
 /// Arrows of a crate against its order, each with the file that has it.
 fn against(folder: &Path) -> Vec<String> {
     let lib = fs::read_to_string(folder.join("lib.rs")).unwrap();
@@ -106,26 +56,22 @@ fn against(folder: &Path) -> Vec<String> {
         "{}: modules and their order",
         folder.display()
     );
-    let roots = roots(&lib, &order);
-    let mut wrong = Vec::new();
-    for file in sources(folder, "rs") {
-        let path = file.strip_prefix(folder).unwrap();
-        let inside: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-        let module = inside[0].trim_end_matches(".rs");
-        let Some(step) = order.get(module).filter(|_| module != "error") else { continue };
-        let own = usize::from(!path.ends_with("mod.rs"));
-        let text = fs::read_to_string(&file).unwrap();
-        for name in mentioned(&code(&text), inside.len() - 1 + own) {
-            // Names of other crates that this one gives on are of no module.
-            let Some((used, of)) = roots.get(name).and_then(|used| order.get_key_value(used)) else {
+    let sources = read(folder);
+    let mut wrong = BTreeSet::new();
+    for (names, source) in &sources {
+        let Some(module) = names.first().filter(|module| *module != "error") else { continue };
+        for path in &source.mentioned {
+            let definer = definer(&sources, path);
+            let Some(used) = definer.first().filter(|used| *used != "error" && *used != module) else {
                 continue;
             };
-            if of >= step && used != "error" && used != module {
-                wrong.push(format!("{}: {module} uses {used} ({name})", path.display()));
+            if order[used] >= order[module] {
+                let file = source.file.strip_prefix(folder).unwrap().display();
+                wrong.insert(format!("{file}: {module} uses {used} ({})", path[0]));
             }
         }
     }
-    wrong
+    wrong.into_iter().collect()
 }
 
 #[test]
@@ -154,7 +100,7 @@ fn an_arrow_against_the_order_is_found_wherever_it_is_written() {
     write("b/mod.rs", "use super::a;\nmod deep;");
     write("b/deep.rs", "use super::super::a::Y;");
     write("c.rs", "use crate::{a, b::{self, Z}, d};");
-    write("d.rs", "use crate::a::X;");
+    write("d.rs", "use crate::a::Y;");
     assert_eq!(against(folder.path()), [""; 0]);
     for (path, text, expected) in [
         ("a.rs", "use crate::{error::Error, b};", "a.rs: a uses b (b)"),

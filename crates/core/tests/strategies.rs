@@ -120,15 +120,37 @@ proptest! {
         let half = m.powf(0.5)?;
         let far = size(half.as_multivector()).max(size(m.as_multivector())).max(1.0);
         let whole = half * half;
-        // Close to a full turn the axis is far away, and halves move by as much.
         let log = m.log()?;
         let error = distance(&log.exp()?, m.as_multivector());
-        prop_assert!(error <= 1e-7 * size(m.as_multivector()), "{error:e} {m} {log}");
+        // δ short of a full turn the axis may be 1 / δ away, and halves move by as much.
         let turn = (m.as_multivector().scalar_part() + 1.0).abs();
-        prop_assert!(turn < 1e-6 || error <= 1e-11 * far, "{error:e} {m} {log}");
+        let short = (2.0 * m.rotation().as_multivector().grade(2).norm()).max(f64::MIN_POSITIVE);
+        let axis = if turn < 1e-6 { 16.0 * short.min(f64::EPSILON / short) } else { 0.0 };
+        prop_assert!(error <= axis * size(m.as_multivector()) + 1e-11 * far, "{error:e} {m} {log}");
         prop_assert!(distance(whole.as_multivector(), m.as_multivector()) <= 1e-11 * far * far || turn < 1e-6, "{m}");
         prop_assert!(distance(m.renormalized()?.as_multivector(), m.as_multivector()) <= 1e-14 * far);
         prop_assert!(m.as_multivector().sandwich(&pga3::point([0.0; 3])).is_ok());
+    }
+
+    /// Close to a full turn, with a translation across, there is a logarithm at any distance from the full turn: of an axis far
+    /// away, or of a full turn about an axis at hand.
+    #[test]
+    fn motors_near_full_turns_have_logarithms(
+        axis in prop::array::uniform3(-1.0..1.0f64), digits in -16.0..-3.0f64, shift in prop::array::uniform3(-1.0..1.0f64),
+        far in -6.0..6.0f64,
+    ) {
+        prop_assume!(axis.iter().any(|c| c.abs() > 0.1) && shift.iter().any(|c| c.abs() > 0.1));
+        let (short, far) = (10f64.powf(digits), 10f64.powf(far));
+        let turn = Rotor3::from_axis_angle(axis, short)?;
+        let m = Motor3::from_rotation_translation(&turn, shift.map(|c| c * far)).into_multivector();
+        let m = Rotor::<Pga3, f64>::new(-&m)?;
+        let error = distance(&m.log()?.exp()?, m.as_multivector());
+        let tolerance = 16.0 * short.min(f64::EPSILON / short) + 1e-11;
+        prop_assert!(error <= tolerance * far.max(1.0), "{error:e} {m}");
+        // In single precision as well.
+        let rounded: Vec<f32> = m.as_multivector().coefficients().iter().map(|&c| c as f32).collect();
+        let near = Multivector::<Pga3, f32>::from_coefficients(&rounded)?;
+        prop_assert!(Rotor::new(near)?.log().is_ok(), "{near}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ from safetensors import safe_open
 import gradewise.torch.gatr
 import gradewise.torch.lgatr
 
-FOLDER = Path(os.environ.get("GRADEWISE_GOLDEN", Path(__file__).parents[3] / "tests" / "golden")) / "transformers"
+FOLDER = Path(os.environ.get("GRADEWISE_GOLDEN", Path(__file__).parent)) / "transformers"
 OURS = {"lgatr": gradewise.torch.lgatr, "gatr": gradewise.torch.gatr}
 
 

@@ -3,9 +3,9 @@
 
 // The order of modules: each uses those on lines above it; the test `modules` of the workspace looks.
 //
-// data, published
+// data
 // models
-// train
+// published, train
 
 pub mod data;
 pub mod models;

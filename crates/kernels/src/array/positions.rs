@@ -4,7 +4,7 @@ use crate::{Array, CudaDevice, DType, Device, Error, Result};
 use gradewise_core::Shape;
 use std::fmt;
 
-/// Positions along an axis of an array, as sorting and searching find them and [`gather`](crate::ops::graph::gather) takes them:
+/// Positions along an axis of an array, as sorting and searching find them and [`gather`](crate::ops::gather) takes them:
 /// whole numbers below a bound, of any shape, where the array is.
 ///
 /// They are computed on the device and stay there; [`to_vec`](Self::to_vec) waits for them.

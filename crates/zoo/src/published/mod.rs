@@ -5,7 +5,8 @@
 //! other tensor is refused.
 //!
 //! ```no_run
-//! use gradewise_nn::{checkpoint::TensorFile, published::{self, Library, PublishedModel}};
+//! use gradewise_nn::checkpoint::TensorFile;
+//! use gradewise_zoo::published::{self, Library, PublishedModel};
 //!
 //! let file = TensorFile::read("state_dict.safetensors")?;
 //! let (checkpoint, account) = published::import(&file, Library::Cgenn, PublishedModel::NBody)?;

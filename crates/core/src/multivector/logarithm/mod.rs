@@ -43,7 +43,8 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
     /// 2¹² ulps (9e-13 in `f64`, 5e-4 in `f32`), and mostly to a few, of the largest coefficient of R with as many null
     /// generators or fewer and at least of 1; what is further away is not returned. In projective algebras this holds at any distance
     /// from the origin. There, an angle of δ short of a full turn together with a translation across puts the axis 1 / δ away, and exp(B) has the
-    /// translation to ε / δ or δ, whichever is less: 1e-8 at the worst, in `f64`.
+    /// translation to 16 ε / δ or δ, whichever is less: 1e-7 at the worst, in `f64`. It is the logarithm of a full turn about an axis at hand
+    /// where δ is less.
     ///
     /// # Errors
     /// [`Error::Undefined`] if R is not a rotor (see [`Rotor::new`](crate::Rotor::new)); and if no bivector has R as its

@@ -4,6 +4,9 @@ use super::{Multivector, matrix::Matrix};
 use crate::{CliffordAlgebra, Real};
 use alloc::{vec, vec::Vec};
 
+/// The error, relative to the translation, beyond which an axis far away is none.
+const FAR_AXIS: f64 = 1.0 / 64.0;
+
 /// A bivector, with the distance of its exponential from the rotor that it is to be the logarithm of.
 pub(super) struct Refined<A: CliffordAlgebra, T: Real> {
     log: Multivector<A, T>,
@@ -72,12 +75,14 @@ impl<A: CliffordAlgebra, T: Real> Refined<A, T> {
     /// Whether the exponential is R up to rounding.
     ///
     /// Parts with null generators may be off by the last digits of those of the bivector: close to a full turn with a
-    /// translation across, the axis is far away, and no bivector with coefficients of this precision comes closer.
+    /// translation across, the axis is far away, and no bivector with coefficients of this precision comes closer. An angle of δ
+    /// short of a full turn then costs a few ε / δ of the translation. Rotors with δ below 2¹² ε are as good as full turns, so that more
+    /// than a few times 2⁻¹² is the error of something else.
     pub(super) fn is_good(&self) -> bool {
         let far = (self.log.size() * T::from_f64(1.0 / 64.0)).max(self.noise);
         self.metric_error.is_negligible(&self.noise)
             && self.error.is_negligible(&far)
-            && self.error < T::epsilon().sqrt().sqrt()
+            && self.error < T::from_f64(FAR_AXIS)
     }
 
     /// Whether no coefficient is large. A bivector with large ones is far from its fractions: the axis of a screw far away, of a

@@ -144,16 +144,15 @@ fn launch_join(copy: &Copy<'_>, out: &Array, row: usize, mut per_word: usize, pa
     let words = out.elements() / per_word;
     let mut args = Args::new().array(out).size(words).value(&divisor(row / per_word));
     let word = per_word * copy.size;
-    let mut many = [[0; 28]; JOINED];
-    for (words, part) in many.iter_mut().zip(parts) {
-        *words = part.words(per_word);
-    }
+    let part = |n: usize| parts.get(n).map_or([0; 28], |part| part.words(per_word));
+    let many: [_; JOINED];
     let (kernel, grid) = if parts.len() <= FEW {
-        for part in &many[..FEW] {
-            args = args.value(part);
+        for n in 0..FEW {
+            args = args.value(&part(n));
         }
         (Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], word), grid(words))
     } else {
+        many = std::array::from_fn(part);
         args = args.large(&many);
         let names = ["join_many_w2", "join_many_w4", "join_many_w8", "join_many_w16"];
         (Kernel::of_words(names, word), Grid::linear(words))

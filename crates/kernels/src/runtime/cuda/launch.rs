@@ -18,7 +18,6 @@ impl CudaDevice {
         mut grid: Grid,
         args: Args<'_>,
     ) -> Result<()> {
-        self.require_here(operation, &args)?;
         // Every kernel of csrc begins by waiting for what is ahead of it (csrc/ptx/grid.cuh).
         grid.0.overlapped = self.overlaps();
         let (kernels, id) = (self.kernels(), kernel.id());
@@ -29,15 +28,6 @@ impl CudaDevice {
         self.launch_function(operation, &function, grid, args)
     }
 
-    /// Refuses arrays on the host, which have no address for a kernel.
-    fn require_here(&self, operation: &'static str, args: &Args<'_>) -> Result<()> {
-        if !args.is_on_host {
-            return Ok(());
-        }
-        let (actual, expected) = (Device::Cpu, Device::Cuda(self.clone()));
-        Err(Error::DeviceMismatch { operation, argument: "kernel argument", actual, expected })
-    }
-
     /// Queues a kernel whose parameters are known to be of the sizes of the arguments.
     pub(crate) fn launch_function(
         &self,
@@ -46,7 +36,10 @@ impl CudaDevice {
         grid: Grid,
         mut args: Args<'_>,
     ) -> Result<()> {
-        self.require_here(operation, &args)?;
+        if args.is_on_host {
+            let (actual, expected) = (Device::Cpu, Device::Cuda(self.clone()));
+            return Err(Error::DeviceMismatch { operation, argument: "kernel argument", actual, expected });
+        }
         let _gate = self.gate().enter();
         // A struct that is borrowed has no words, and may be the only argument.
         let words = args.words.as_mut_ptr();
@@ -80,22 +73,35 @@ mod tests {
     use super::*;
     use crate::{Array, DType};
     use gradewise_fake_driver::Fake;
-    use gradewise_ffi::Driver;
+    use gradewise_ffi::{Driver, Module};
     use std::fs;
+
+    unsafe extern "C" fn nothing(
+        _: *const *const c_void,
+        _: *const [u32; 3],
+        _: *const [u32; 3],
+        _: u32,
+    ) -> u32 {
+        0
+    }
 
     #[test]
     fn an_array_on_the_host_is_refused_as_an_argument() {
         let fake = Fake::new();
         let device = CudaDevice::with_driver(&Driver::open(fake.path()).unwrap(), 0).unwrap();
+        fake.register("gw_any_f32", nothing);
+        let text = ".version 8.0\n.target sm_90\n.visible .entry gw_any_f32(.param .u64 a, .param .u64 b)\n{ ret; }\n\0";
+        device.kernels().adopt(Module::load(device.context(), "stand-ins", text.as_bytes()).unwrap());
+        let launch = |args| device.launch("test", Kernel::new("any", DType::F32), Grid::linear(1), args);
         let host = Array::zeros([2], DType::F32, &Device::Cpu).unwrap();
-        let kernel = Kernel::new("any", DType::F32);
-        for args in [Args::new().array(&host), Args::new().optional(None).optional(Some(&host))] {
-            let error = device.launch("test", kernel, Grid::linear(1), args).unwrap_err();
+        for args in
+            [Args::new().array(&host).optional(None), Args::new().optional(None).optional(Some(&host))]
+        {
+            let error = launch(args).unwrap_err();
             assert!(matches!(error, Error::DeviceMismatch { actual: Device::Cpu, .. }), "{error}");
         }
         // Absent arrays are null, which kernels look for.
-        let error = device.launch("test", kernel, Grid::linear(1), Args::new().optional(None)).unwrap_err();
-        assert!(!matches!(error, Error::DeviceMismatch { .. }), "{error}");
+        launch(Args::new().optional(None).optional(None)).unwrap();
     }
 
     /// What follows the brace that opens each kernel of a source.

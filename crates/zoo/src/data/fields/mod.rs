@@ -6,10 +6,8 @@
 //!
 //! ```
 //! use gradewise_kernels::Device;
-//! use gradewise_nn::{
-//!     Placement,
-//!     data::{Samples, Split, fields::{FieldWindows, TimeAxis, maxwell}},
-//! };
+//! use gradewise_nn::{Placement, data::{Samples, Split}};
+//! use gradewise_zoo::data::fields::{FieldWindows, TimeAxis, maxwell};
 //!
 //! // A published trajectory in a box of 24³ cells instead of 64³: 8 frames of E and H on the 12³ cells in its middle.
 //! let set = maxwell::load(Split::Test, 1, 24)?;

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradewise.torch._transformers.features import Features
+from gradewise._errors import ArgumentError
+from gradewise.torch._transformers.features import Features, Layer, Pair
 
 
 def grade_factors(like: Tensor, rows: int, grades: int, p: float) -> Tensor:
@@ -23,3 +26,28 @@ def drop(x: Features, p: float) -> Features:
     if s is not None:
         s = s * F.dropout(s.new_ones(s.shape[1], s.shape[0]), p=p, training=True).t()
     return x.with_(mv, s)
+
+
+class GradeDropoutLayer(Layer):
+    """Dropout of the grades of multivectors, each as a whole, and of scalars.
+
+    Args:
+        p: the probability.
+    """
+
+    def __init__(self, p: float = 0.0) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"GradeDropout: p {p!r}, expected a probability, 0 to 1")
+        self._dropout_prob = p
+
+    def _draws(self) -> bool:
+        """Whether random numbers are drawn."""
+        return self.training
+
+    def _run(self, x: Features) -> Features:
+        return drop(x, self._dropout_prob) if self._draws() else x
+
+    def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None) -> Pair:
+        """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, some of them 0."""
+        return self._alike(multivectors, scalars) if self._draws() else (multivectors, scalars)

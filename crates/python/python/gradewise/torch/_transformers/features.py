@@ -83,6 +83,15 @@ def enter(blades: Blades, mv: Tensor, s: Optional[Tensor], operation: str) -> Fe
     return Features(blades.enter(mv.reshape(rows, *mv.shape[-2:])), scalars, shape, blades)
 
 
+def extra_features(x: Features, mv: Optional[Tensor], s: Optional[Tensor]) -> Optional[Features]:
+    """Features beside others, of which either kind may be left out."""
+    if mv is None and s is None:
+        return None
+    if mv is None:
+        mv = x.mv.new_empty(*x.shape, 0, x.blades.size)
+    return enter(x.blades, mv, s, "additional_qk_features")
+
+
 def reinserted(
     x: Features, mv_channels: Optional[Sequence[int]], s_channels: Optional[Sequence[int]], operation: str
 ) -> Optional[Features]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
-from gradewise.torch._transformers.features import Features, Layer, Pair, enter, is_own, is_without_hooks, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, enter, extra_features, is_own, is_without_hooks, run
 from gradewise.torch.gatr.config import SelfAttentionConfig
 from gradewise.torch.gatr.layers.geometric import GeometricAttention, Heads, heads_of, published
 from gradewise.torch.gatr.layers.linear import EquiLinear
@@ -97,15 +97,6 @@ def _inputs(config: SelfAttentionConfig) -> tuple[int, int]:
             "attention needs scalars too; make the model with hidden_s_channels"
         )
     return config.in_mv_channels, config.in_s_channels
-
-
-def extra_features(x: Features, mv: Optional[Tensor], s: Optional[Tensor]) -> Optional[Features]:
-    """Features beside others, of which either kind may be left out."""
-    if mv is None and s is None:
-        return None
-    if mv is None:
-        mv = x.mv.new_empty(*x.shape, 0, x.blades.size)
-    return enter(x.blades, mv, s, "additional_qk_features")
 
 
 def _out(config: SelfAttentionConfig) -> EquiLinear:

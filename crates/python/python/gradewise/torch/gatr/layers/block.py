@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
-from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, extra_features, run
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
-from gradewise.torch.gatr.layers.attention import SelfAttention, extra_features
+from gradewise.torch.gatr.layers.attention import SelfAttention
 from gradewise.torch.gatr.layers.mlp import GeoMLP
 from gradewise.torch.gatr.layers.norm import EquiLayerNorm
 

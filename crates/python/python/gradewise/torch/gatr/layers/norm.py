@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradewise._errors import ArgumentError
-from gradewise.torch._transformers import dropout
 from gradewise.torch._transformers.algebra import PROJECTIVE
+from gradewise.torch._transformers.dropout import GradeDropoutLayer
 from gradewise.torch._transformers.features import Features, Layer, Pair
 from gradewise.torch._transformers.norm import form, scalar_norm, scales
 
@@ -54,29 +54,10 @@ class EquiLayerNorm(Layer):
         return mv.movedim(-2, self.mv_channel_dim), s
 
 
-class GradeDropout(Layer):
-    """Dropout of the grades of multivectors, each as a whole, and of scalars.
-
-    Args:
-        p: the probability.
-    """
+class GradeDropout(GradeDropoutLayer):
+    __doc__ = GradeDropoutLayer.__doc__
 
     _blades = PROJECTIVE
-
-    def __init__(self, p: float = 0.0) -> None:
-        super().__init__()
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"GradeDropout: p {p!r}, expected a probability, 0 to 1")
-        self._dropout_prob = p
-
-    def _run(self, x: Features) -> Features:
-        return dropout.drop(x, self._dropout_prob) if self.training else x
-
-    def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None) -> Pair:
-        """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, some of them 0."""
-        if not self.training:
-            return multivectors, scalars
-        return self._alike(multivectors, scalars)
 
 
 def gate(nonlinearity: str) -> Callable[[Tensor], Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradewise.torch._transformers.algebra import SPACETIME, constant
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
-from gradewise.torch._transformers.features import Features, Layer, Pair, enter, is_own, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, extra_features, is_own, run
 from gradewise.torch._transformers.norm import scales
 from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.config import CrossAttentionConfig, PrimitivesConfig, SelfAttentionConfig
@@ -151,15 +151,6 @@ class MultiQueryQKVModule(QKVModule):
             split = _heads(y, 1, c.hidden_mv_channels, c.hidden_s_channels, heads)
             made.append(_normalized(self.norm_qkv, split, x, 0 if as_query and name == "q" else None))
         return made
-
-
-def extra_features(x: Features, mv: Optional[Tensor], s: Optional[Tensor]) -> Optional[Features]:
-    """Features beside others, of which either kind may be left out."""
-    if mv is None and s is None:
-        return None
-    if mv is None:
-        mv = x.mv.new_empty(*x.shape, 0, x.blades.size)
-    return enter(x.blades, mv, s, "additional_qk_features")
 
 
 def attend(

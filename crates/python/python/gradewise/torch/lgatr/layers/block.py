@@ -8,9 +8,9 @@ from typing import Any, Optional
 from torch import Tensor, nn
 
 from gradewise.torch._transformers.algebra import SPACETIME
-from gradewise.torch._transformers.features import Features, Layer, Pair, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, extra_features, run
 from gradewise.torch.lgatr.config import CrossAttentionConfig, MLPConfig, PrimitivesConfig, SelfAttentionConfig
-from gradewise.torch.lgatr.layers.attention import CrossAttention, SelfAttention, extra_features
+from gradewise.torch.lgatr.layers.attention import CrossAttention, SelfAttention
 from gradewise.torch.lgatr.layers.mlp import GeoMLP
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm
 

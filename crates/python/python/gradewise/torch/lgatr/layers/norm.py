@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
-from gradewise.torch._transformers import dropout
 from gradewise.torch._transformers.algebra import SPACETIME
+from gradewise.torch._transformers.dropout import GradeDropoutLayer
 from gradewise.torch._transformers.features import Features, Layer, Pair
 from gradewise.torch._transformers.initialize import freeze_empty
 from gradewise.torch._transformers.norm import scalar_norm, scales
@@ -83,29 +83,13 @@ def _scaled(mv: Tensor, scale: Tensor) -> Tensor:
     return (mv * scale).to(mv.dtype)
 
 
-class GradeDropout(Layer):
-    """Dropout of the grades of multivectors, each as a whole, and of scalars.
-
-    Args:
-        p: the probability.
-    """
+class GradeDropout(GradeDropoutLayer):
+    __doc__ = GradeDropoutLayer.__doc__
 
     _blades = SPACETIME
 
-    def __init__(self, p: float = 0.0) -> None:
-        super().__init__()
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"GradeDropout: p {p!r}, expected a probability, 0 to 1")
-        self._dropout_prob = p
-
-    def _run(self, x: Features) -> Features:
-        return dropout.drop(x, self._dropout_prob) if self.training and self._dropout_prob else x
-
-    def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None) -> Pair:
-        """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, some of them 0."""
-        if not self.training or self._dropout_prob == 0:
-            return multivectors, scalars
-        return self._alike(multivectors, scalars)
+    def _draws(self) -> bool:
+        return self.training and self._dropout_prob != 0
 
     def extra_repr(self) -> str:
         return f"p={self._dropout_prob}"
