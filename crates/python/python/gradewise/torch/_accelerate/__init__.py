@@ -10,11 +10,13 @@ from torch import nn
 from gradewise._errors import ArgumentError
 from gradewise.torch._accelerate.algebra import take_algebras
 from gradewise.torch._accelerate.borders import borders
-from gradewise.torch._accelerate.examine import Memory
+from gradewise.torch._accelerate.examine import Memory, Outcome
 from gradewise.torch._accelerate.example import Example
+from gradewise.torch._accelerate.gate import Gate
 from gradewise.torch._accelerate.kinds import KINDS, is_unknown_layer, kind_of
+from gradewise.torch._accelerate.layers import is_compiled, is_ours, layers_of
 from gradewise.torch._accelerate.report import Border, Left, Replaced, Report
-from gradewise.torch._accelerate.swap import AlgebraMap, restore, swap, undo
+from gradewise.torch._accelerate.swap import AlgebraMap, enter_gate, restore, swap, undo
 from gradewise.torch._accelerate.views import adjacent_where_asked, make_adjacent
 from gradewise.torch.cgenn.maps import Map
 
@@ -22,7 +24,7 @@ __all__ = ["Border", "Left", "Replaced", "Report", "accelerate", "borders", "res
 
 
 def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequence[Any]] = None) -> Report:
-    """Lets the modules of Clifford-group-equivariant networks and of Flash Clifford in ``model`` compute with fused operators.
+    """Lets the modules of Clifford-group-equivariant networks, of Flash Clifford, lgatr and gatr in ``model`` compute with fused operators.
 
     Each module is compared with what would take its place before it is changed: copies of both run in float64, forward and backward, on
     made-up inputs and graphs and with parameters moved away from their initial values. A module that differs is left, and the report says
@@ -54,7 +56,12 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     memory = Memory()
     try:
         # Children first: a whole is replaced if its parts were.
+        compiled = [
+            f"{path}." if path else "" for path, part in model.named_modules() if is_compiled(part) and layers_of(part)
+        ]
         for path, module in sorted(model.named_modules(), key=lambda item: -item[0].count(".") - bool(item[0])):
+            if any(path.startswith(whole) and path != whole[:-1] for whole in compiled):
+                continue
             _consider(path, module, memory, report, swapped)
         algebras += take_algebras(model)
         adjacent_where_asked(model)
@@ -67,7 +74,9 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
         raise
     if not (report.replaced or report.left or report.there_before):
         names = ", ".join(kind.name for kind in KINDS if kind.name != "Sequential")
-        raise ArgumentError(f"accelerate: the model has none of the modules {names} that can be replaced")
+        raise ArgumentError(
+            f"accelerate: the model has none of the modules {names} that can be replaced, nor layers of lgatr or gatr"
+        )
     if verbose:
         print(report)
     return report
@@ -90,7 +99,28 @@ def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swap
     if isinstance(module, AlgebraMap):
         return
     name = type(module).__name__
-    kind = kind_of(module)
+    layers = layers_of(module)
+    if isinstance(module, Gate) or (layers and is_ours(module)):
+        report.there_before += 1
+        return
+    kind = None if layers else kind_of(module)
+    if layers and is_compiled(module):
+        reason = "its forward is compiled: make it without compile=True, and compile what accelerate gives"
+        report.left.append(Left(path, name, reason))
+        return
+    if layers:
+        outcome = memory.examine_layers(module, layers)
+        if outcome.layer is not None:
+            try:
+                enter_gate(module, outcome.layer.layer, outcome.setting)
+            except TypeError as error:
+                report.left.append(Left(path, name, f"its class takes no subclass: {error}"))
+                return
+            swapped[path] = module
+            report.replaced.append(Replaced(path, name, outcome.layer.replacement))
+            return
+        _leave(path, name, outcome, report, swapped)
+        return
     if kind is None:
         if is_unknown_layer(module):
             report.left.append(Left(path, name, "it is none of the known layers, nor built as one"))
@@ -101,6 +131,11 @@ def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swap
         swapped[path] = module
         report.replaced.append(Replaced(path, name, kind.replacement))
         return
+    _leave(path, name, outcome, report, swapped)
+
+
+def _leave(path: str, name: str, outcome: Outcome, report: Report, swapped: dict[str, nn.Module]) -> None:
+    """Says why a module stays, and takes its parts back where it does not take what they return."""
     if outcome.reason:
         report.left.append(Left(path, name, outcome.reason, outcome.difference))
     if not outcome.are_parts_kept:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import functools
 import types
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor, nn
 
+from gradewise.torch._accelerate.compare import examine_layer, takes_its_parts
+from gradewise.torch._accelerate.gate import Proven
 from gradewise.torch._accelerate.kinds import Kind, Stays, refusal
+from gradewise.torch._accelerate.layers import LayerKind
 from gradewise.torch._accelerate.proof import (
     SINGLE_TOLERANCE,
     TOLERANCE,
@@ -36,8 +40,10 @@ from gradewise.torch.cgenn.maps import Setting
 class Outcome:
     """What an examination found."""
 
-    setting: Optional[Setting] = None
+    setting: Union[Setting, Proven, None] = None
     """What the module computes; None if it stays."""
+    layer: Optional[LayerKind] = None
+    """Of a layer of a transformer, what it is."""
     reason: str = ""
     difference: Optional[float] = None
     are_parts_kept: bool = True
@@ -62,6 +68,24 @@ def examine(module: nn.Module, kind: Kind) -> Outcome:
     except Exception as error:
         # Somebody else's code on arguments that it did not expect, or a module that cannot be copied.
         return Outcome(reason=f"it could not be compared: {_line(error)}")
+
+
+def examine_layers(module: nn.Module, kinds: Sequence[LayerKind]) -> Outcome:
+    """Compares a layer of a transformer with those of ours that it may be."""
+    reason = refusal(module)
+    if reason is not None:
+        return Outcome(reason=reason)
+    worst: Optional[Outcome] = None
+    for kind in kinds:
+        try:
+            return Outcome(setting=examine_layer(module, kind), layer=kind)
+        except Unlike as unlike:
+            outcome = Outcome(reason=str(unlike), difference=unlike.size)
+        except Exception as error:
+            outcome = Outcome(reason=f"it could not be compared: {_line(error)}")
+        worst = worst or outcome
+    assert worst is not None
+    return replace(worst, are_parts_kept=takes_its_parts(module, kinds[0]))
 
 
 def _line(error: BaseException) -> str:
@@ -172,12 +196,21 @@ class Memory:
 
     def examine(self, module: nn.Module, kind: Kind) -> Outcome:
         """:func:`examine`, unless a module like this one was examined."""
+        return self._remembered(module, kind.name, lambda: examine(module, kind))
+
+    def examine_layers(self, module: nn.Module, kinds: Sequence[LayerKind]) -> Outcome:
+        """:func:`examine_layers`, unless a module like this one was examined."""
+        return self._remembered(
+            module, tuple(kind.replacement for kind in kinds), lambda: examine_layers(module, kinds)
+        )
+
+    def _remembered(self, module: nn.Module, name: Hashable, how: Callable[[], Outcome]) -> Outcome:
         try:
-            key = (kind.name, self._print(module))
+            key = (name, self._print(module))
         except _NoPrint:
-            return examine(module, kind)
+            return how()
         if key not in self._outcomes:
-            self._outcomes[key] = examine(module, kind)
+            self._outcomes[key] = how()
         return self._outcomes[key]
 
     def _print(self, module: nn.Module) -> Hashable:
@@ -213,6 +246,9 @@ def _value(value: Any, owner: nn.Module, seen: list[int]) -> Hashable:
         return value
     if isinstance(value, types.MethodType) and value.__self__ is owner:
         return value.__func__
+    if type(value) is functools.partial:
+        parts = (value.func, value.args, value.keywords)
+        return (functools.partial, *(_value(part, owner, seen) for part in parts))
     if isinstance(value, Tensor) and value.device.type == "cpu" and value.dtype != torch.bfloat16:
         return (tuple(value.shape), value.dtype, value.detach().contiguous().numpy().tobytes())
     if isinstance(value, Tensor) and not value.is_meta:

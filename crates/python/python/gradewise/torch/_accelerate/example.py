@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
+from gradewise.torch._accelerate.constants import exact
 from gradewise.torch._accelerate.proof import TOLERANCE, copy_of, distance, quiet, seed
 
 _TOLERANCES = {torch.float64: TOLERANCE, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
@@ -22,13 +23,14 @@ class _Seen:
     gradients: dict[str, Optional[Tensor]]
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors in somebody's arguments or results."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, dict):
-        return [t for item in value.values() for t in _tensors(item)]
+        return [t for item in value.values() for t in tensors_of(item)]
     if isinstance(value, (tuple, list)):
-        return [t for item in value for t in _tensors(item)]
+        return [t for item in value for t in tensors_of(item)]
     return []
 
 
@@ -59,7 +61,7 @@ def _run(model: nn.Module, arguments: Sequence[Any], dtype: Optional[torch.dtype
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     seed(model)
     try:
-        outputs = [t for t in _tensors(model(*given)) if t.is_floating_point()]
+        outputs = [t for t in tensors_of(model(*given)) if t.is_floating_point()]
     finally:
         with torch.no_grad():
             for name, value in model.named_buffers():
@@ -87,7 +89,8 @@ class Example:
         self.exact: Optional[_Seen] = None
         with quiet(model):
             try:
-                self.exact = _run(copy_of(model), arguments, torch.float64)
+                with exact(model):
+                    self.exact = _run(copy_of(model), arguments, torch.float64)
             except Exception:
                 # Models that convert their inputs, or that cannot be copied, run as they are.
                 self.own = _run(model, arguments, None)
@@ -102,7 +105,8 @@ class Example:
         with quiet(model):
             if self.exact is not None:
                 expected, tolerance = self.exact, _TOLERANCES[torch.float64]
-                found = _run(copy_of(model), self.arguments, torch.float64)
+                with exact(model):
+                    found = _run(copy_of(model), self.arguments, torch.float64)
             else:
                 expected, tolerance = self.own, _TOLERANCES.get(self.first, 1e-3)
                 found = _run(model, self.arguments, None)

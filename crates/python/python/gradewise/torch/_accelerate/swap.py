@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copyreg
+import functools
 import types
 import weakref
+from inspect import getattr_static
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gradewise.torch._accelerate.gate import Gate, Proven
+from gradewise.torch._accelerate.layers import LAYERS
 from gradewise.torch.cgenn.algebra import embed, embed_grade
 from gradewise.torch.cgenn.maps import (
     FullMap,
@@ -90,10 +94,31 @@ _MAPS = {
 }
 # As long as a module has them: classes that somebody defines again and again, as in a notebook, go.
 _MADE: weakref.WeakValueDictionary[tuple[type, type], type] = weakref.WeakValueDictionary()
+_LAYERS = {(kind.package, kind.name): kind.layer for kind in LAYERS}
 
 
 def fused(original: type, kind: type) -> type:
     """The subclass of a published class that computes by a map, under the published name."""
+    return _made(original, (kind,), kind, (kind.__name__,), {})
+
+
+def gated(original: type, layer: type) -> type:
+    """The subclass of a published layer of transformers that computes by ours, under the published name and with the published methods."""
+    namespace: dict[str, Any] = {"_acts_as": layer}
+    for cls in layer.__mro__:
+        if cls not in nn.Module.__mro__:
+            namespace |= {n: getattr_static(original, n) for n in vars(cls) if n[0] != "_" and hasattr(original, n)}
+
+    @functools.wraps(original.forward)
+    def forward(self: Any, *given: Any, **named: Any) -> Any:
+        return Gate.forward(self, *given, **named)
+
+    namespace["forward"] = forward
+    names = next(names for names, found in _LAYERS.items() if found is layer)
+    return _made(original, (Gate, layer), layer, names, namespace)
+
+
+def _made(original: type, bases: tuple[type, ...], kind: type, names: tuple[str, ...], more: dict[str, Any]) -> type:
     key = (original, kind)
     there = _MADE.get(key)
     if there is not None:
@@ -110,7 +135,7 @@ def fused(original: type, kind: type) -> type:
         reduced = original.__reduce_ex__(self, max(int(protocol), 2))
         if not isinstance(reduced, tuple) or reduced[0] is not copyreg.__newobj__ or len(reduced[1]) != 1:
             return reduced
-        return (_revive, (original, kind.__name__), *reduced[2:])
+        return (_revive, (original, *names), *reduced[2:])
 
     namespace = {
         "__module__": original.__module__,
@@ -119,15 +144,16 @@ def fused(original: type, kind: type) -> type:
         "__new__": make,
         "__reduce_ex__": reduce,
         "_published": original,
+        **more,
     }
-    made = types.new_class(original.__name__, (kind, original), {}, lambda names: names.update(namespace))
+    made = types.new_class(original.__name__, (*bases, original), {}, lambda names: names.update(namespace))
     _MADE[key] = made
     return made
 
 
-def _revive(original: type, kind: str) -> Any:
+def _revive(original: type, *names: str) -> Any:
     """An accelerated module without its state, for copies and pickles."""
-    cls = fused(original, _MAPS[kind])
+    cls = fused(original, _MAPS[names[0]]) if len(names) == 1 else gated(original, _LAYERS[names])
     return cls.__new__(cls)
 
 
@@ -142,9 +168,17 @@ def swap(module: nn.Module, kind: type, setting: Setting) -> None:
         raise
 
 
+def enter_gate(module: nn.Module, layer: type[nn.Module], proven: Proven) -> None:
+    """Lets a published layer of a transformer compute by ours."""
+    cls = gated(type(module), layer)
+    module.__class__ = cls
+    module.__dict__["_gradewise"] = proven
+    module.__dict__.update(proven.extras)
+
+
 def is_swapped(module: nn.Module) -> bool:
-    """Whether this is somebody's module that computes by a map."""
-    return isinstance(module, (Map, AlgebraMap)) and type(module)._published is not None
+    """Whether this is somebody's module that computes by a map, or by a layer of ours."""
+    return isinstance(module, (Map, AlgebraMap, Gate)) and type(module)._published is not None
 
 
 def undo(module: nn.Module) -> bool:
@@ -152,7 +186,9 @@ def undo(module: nn.Module) -> bool:
     if not is_swapped(module):
         return False
     module.__class__ = type(module)._published
-    module.__dict__.pop("_gradewise", None)
+    setting = module.__dict__.pop("_gradewise", None)
+    for name in getattr(setting, "extras", ()):
+        module.__dict__.pop(name, None)
     return True
 
 

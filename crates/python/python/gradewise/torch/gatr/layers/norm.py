@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Optional
 
@@ -59,6 +60,11 @@ class GradeDropout(GradeDropoutLayer):
     _blades = PROJECTIVE
 
 
+def gate(nonlinearity: str) -> Callable[[Tensor], Tensor]:
+    """What multivectors are multiplied by, of their scalars."""
+    return _GATES[nonlinearity]
+
+
 class ScalarGatedNonlinearity(Layer):
     """Multivectors times an activation of their scalars, and the activation of scalars.
 
@@ -76,11 +82,12 @@ class ScalarGatedNonlinearity(Layer):
                 f"ScalarGatedNonlinearity: nonlinearity {nonlinearity!r}, expected one of {', '.join(map(repr, _GATES))}"
             )
         self.gated_nonlinearity, self.scalar_nonlinearity = _GATES[nonlinearity], _SCALARS[nonlinearity]
+        self._gate = gate(nonlinearity)
 
     def _run(self, x: Features) -> Features:
-        return x.with_(self.gated_nonlinearity(x.mv[:1]) * x.mv, None if x.s is None else self.scalar_nonlinearity(x.s))
+        return x.with_(self._gate(x.mv[:1]) * x.mv, None if x.s is None else self.scalar_nonlinearity(x.s))
 
     def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None) -> Pair:
         """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, gated."""
-        gated = self.gated_nonlinearity(multivectors[..., :1]) * multivectors
+        gated = self._gate(multivectors[..., :1]) * multivectors
         return gated, None if scalars is None else self.scalar_nonlinearity(scalars)

@@ -39,7 +39,8 @@ def _normalized(norm: nn.Module, heads: Heads, x: Features, query: Optional[int]
         by_group = tuple(zip(*[x.blades.factors if g == query else ones for g in range(mv.shape[1])]))
         signs = constant(by_group, mv)[:, :, None, None, None]
     if is_own(norm, EquiLayerNorm) and norm.weight_mv is None and norm.mv_channel_dim == -2:
-        scale = scales(mv, x.blades, norm.epsilon, gain=norm.gain, axis=2)
+        epsilon, gain = norm._constants
+        scale = scales(mv, x.blades, epsilon, gain=gain, axis=2)
         s = None if s is None else F.layer_norm(s, s.shape[-1:])
         factor = scale if signs is None else scale * signs
         return (mv * factor).to(mv.dtype), s

@@ -48,7 +48,6 @@ class EquiLinear(LinearLayer):
         self._in_mv_channels, self._out_mv_channels = in_mv_channels, out_mv_channels
         self._in_s_channels, self._out_s_channels = in_s_channels, out_s_channels
         self._bias = bias
-        self._mixes = self.primitives.subgroup
         mixed = 2 if self._mixes else 1
         maps = self.primitives.num_pin_linear_basis_elements
         self.weight = nn.Parameter(torch.empty(out_mv_channels, in_mv_channels, maps))
@@ -72,6 +71,10 @@ class EquiLinear(LinearLayer):
         """
         check(initialization, self._bias, self._in_s_channels > 0)
         initialize(self, initialization, gain, additional_factor)
+
+    @property
+    def _mixes(self) -> bool:  # type: ignore[override]
+        return self.primitives.subgroup
 
     def _fits(self, x: Features) -> None:
         given = 0 if x.s is None else x.s.shape[0]

@@ -45,13 +45,15 @@ class EquiLayerNorm(Layer):
         super().__init__()
         self.mv_channel_dim = mv_channel_dim
         self.epsilon, self.gain = (float(torch.tensor(x, dtype=torch.float32)) for x in (epsilon, gain))
+        self._constants = self.epsilon, self.gain
         self.elementwise_affine = elementwise_affine
         self.weight_mv = nn.Parameter(torch.ones(mv_channels, 5)) if elementwise_affine else None
         self.weight_s = nn.Parameter(torch.ones(s_channels)) if elementwise_affine else None
         freeze_empty(self)
 
     def _run(self, x: Features) -> Features:
-        scale = scales(x.mv, x.blades, self.epsilon, gain=self.gain)
+        epsilon, gain = self._constants
+        scale = scales(x.mv, x.blades, epsilon, gain=gain)
         s = scalar_norm(x.s)
         if self.weight_mv is None:
             return x.with_(_scaled(x.mv, scale), s)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gradewise.torch._transformers.algebra import constant
 from gradewise.torch._transformers.attention import weigh
-from gradewise.torch._transformers.features import is_without_hooks
+from gradewise.torch._transformers.features import acts_as, is_without_hooks
 from gradewise.torch._transformers.options import positive
 from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.layers.slim import Pair, SlimDropout, SlimLinear, SlimMLP, SlimRMSNorm
@@ -62,7 +62,8 @@ class _Attention(nn.Module):
                 :, :, None, None
             ]
         norm = self.norm
-        own = type(norm) is SlimRMSNorm and norm.weight_v is None and is_without_hooks(norm)
+        own = acts_as(norm) is SlimRMSNorm and norm.weight_v is None and "forward" not in norm.__dict__
+        own = own and is_without_hooks(norm)
         if own:
             with island() as wide:
                 v, s = wide(v), wide(s)
