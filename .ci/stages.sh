@@ -1,6 +1,7 @@
 # The stages of .ci/run and .ci/full: functions that each check one thing. Sourced by both, with the repository as the current folder.
 # Needs a Rust toolchain, a crate registry, pip and a C++ compiler; no GPU. Builds into target/ like any other build.
-export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+# Without line tables, which a log does not need.
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_DEBUG=false
 target=${CARGO_TARGET_DIR:-$PWD/target}
 program=$target/release/gradewise
 skipped=()
@@ -38,7 +39,14 @@ core_alone() {
     else
         skip "gradewise-core for $target" "rustup does not fetch it"
     fi
-    cargo test --release -p gradewise-core --features serde,proptest "$@"
+    # Their tests run with those of the workspace.
+    cargo check --release -p gradewise-core --features serde,proptest --tests
+}
+
+# The same with all of its tests and examples.
+core_alone_whole() {
+    core_alone
+    cargo test --release -p gradewise-core --features serde,proptest
 }
 
 # Layers without files; the number of crates is what README.md of nn says.
@@ -88,15 +96,21 @@ CHECK
 }
 
 # A task outside the workspace: data, training and evaluation. The same target folder, so that crates are not built again.
+# A project of one's own as its author has it, outside of the workspace.
+own_task_compiles() {
+    (cd examples/own_task && cargo fmt --check && CARGO_TARGET_DIR=$target cargo check --release)
+    [ "$(wc -l <examples/own_task/src/main.rs)" -le 150 ]
+}
+
 own_task() {
     local run
     run=$(mktemp -d)
-    (cd examples/own_task && cargo fmt --check && CARGO_TARGET_DIR=$target cargo build --release)
+    own_task_compiles
+    (cd examples/own_task && CARGO_TARGET_DIR=$target cargo build --release)
     "$target/release/own_task" train area --out "$run/area"
     "$target/release/own_task" eval --checkpoint "$run/area/checkpoint.safetensors" --json | tee "$run/eval.json"
     # Predictions of zero have the relative error 1.
     python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["relative"] < 0.1' "$run/eval.json"
-    [ "$(wc -l <examples/own_task/src/main.rs)" -le 150 ]
     rm -r "$run"
 }
 

@@ -5,7 +5,7 @@ use crate::{
     backend::{self, Call, Choice, back, is_emulated, on_host},
     current_policy, mode,
     pass::{Pass, Watch},
-    tensor::{Body, Node, Place, require_gradient_of},
+    tensor::{Body, Node, Place, require_given_gradient},
 };
 use gradewise_kernels::Array;
 use rustc_hash::FxHashSet;
@@ -70,7 +70,10 @@ fn seed(output: &Tensor, options: &BackwardOptions) -> Result<Tensor> {
         return Err(Error::NoHistory { shape: output.shape().clone() });
     }
     match &options.seed {
-        Some(seed) => require_gradient_of("backward", 0, seed, output).map(|()| seed.clone()),
+        Some(seed) => {
+            require_given_gradient(|| "the seed of the backward pass".to_owned(), seed, output)?;
+            Ok(seed.clone())
+        }
         None if output.shape().elements() == 1 => {
             Tensor::ones(output.shape().clone(), output.dtype(), &output.device())
         }

@@ -85,6 +85,18 @@ pub enum Error {
         /// Dtype and device of the input.
         expected: String,
     },
+    /// A gradient or a tangent that the caller gave is not of the shape, dtype and device of its tensor.
+    #[error(
+        "{what} is {actual}, its tensor is {expected}; reshape it, or convert it with cast and to_device"
+    )]
+    GivenGradient {
+        /// What was given, such as the seed of a backward pass.
+        what: String,
+        /// Its shape, dtype and device.
+        actual: String,
+        /// Those of the tensor.
+        expected: String,
+    },
     /// A backward rule returned a number of gradients other than its number of inputs.
     #[error("backward of `{operation}` returned {actual} gradients for {expected} inputs")]
     GradientCount {

@@ -1,6 +1,6 @@
 //! Forward-mode derivatives, by two backward passes.
 
-use crate::{BackwardOptions, Error, Result, Tensor, add_n, grad, mode, tensor::require_gradient_of};
+use crate::{BackwardOptions, Error, Result, Tensor, add_n, grad, mode, tensor::require_given_gradient};
 
 /// The value of `function` at `inputs` and its derivative along `tangents`, one tangent for each input: y = f(x) and ẏ = J·v, of the
 /// shape of y.
@@ -37,7 +37,7 @@ pub fn jvp(
         return Err(Error::Argument { operation: NAME, message });
     }
     for (index, (input, tangent)) in inputs.iter().zip(tangents).enumerate() {
-        require_gradient_of(NAME, index, tangent, input)?;
+        require_given_gradient(|| format!("{NAME}: tangent {index}"), tangent, input)?;
     }
     mode::with_mode(true, || {
         let leaves: Vec<Tensor> = inputs.iter().map(|input| input.requires_grad()).collect();

@@ -344,7 +344,11 @@ impl Tensor {
         let hooks = hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for hook in hooks {
             if let Some(replacement) = hook(&gradient)? {
-                require_gradient_of("hook", 0, &replacement, self)?;
+                require_given_gradient(
+                    || "the gradient that a hook returned".to_owned(),
+                    &replacement,
+                    self,
+                )?;
                 gradient = replacement;
             }
         }
@@ -352,7 +356,20 @@ impl Tensor {
     }
 }
 
-/// Refuses a gradient, given by a rule or a hook of `operation` for input `index`, that does not belong to `input`.
+/// Refuses a gradient, given by the rule of `operation` for input `index`, that does not belong to `input`.
+/// Refuses a gradient or a tangent from outside, `what`, that is not of the shape, dtype and device of its tensor.
+pub(crate) fn require_given_gradient(
+    what: impl FnOnce() -> String,
+    given: &Tensor,
+    of: &Tensor,
+) -> Result<()> {
+    if given.shape() == of.shape() && given.array().require_like(of.array(), "gradient", "gradient").is_ok() {
+        return Ok(());
+    }
+    let describe = |x: &Tensor| format!("{} {} on {}", x.shape(), x.dtype(), x.device());
+    Err(Error::GivenGradient { what: what(), actual: describe(given), expected: describe(of) })
+}
+
 pub(crate) fn require_gradient_of(
     operation: &'static str,
     index: usize,

@@ -53,7 +53,9 @@ impl Class {
     pub fn of(error: &Error) -> Self {
         match error {
             Error::Kernel(error) => Self::of_kernel(error),
-            Error::GradientShape { .. } | Error::NotScalar { .. } => Self::Shape,
+            Error::GradientShape { .. } | Error::GivenGradient { .. } | Error::NotScalar { .. } => {
+                Self::Shape
+            }
             Error::GradientPlace { .. } => Self::Device,
             Error::NotTwiceDifferentiable { .. } => Self::NotDifferentiable,
             Error::GradientCount { .. } | Error::Argument { .. } => Self::Argument,

@@ -148,10 +148,17 @@ impl Tensor {
     /// The mean over `axes`, which stay as size 1 if `keep`.
     ///
     /// # Errors
-    /// An axis out of range or twice.
+    /// An axis out of range or twice; a result that would be the mean of no elements.
     pub fn mean(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
         let sum = self.sum(axes, keep)?;
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
+        if count == 0 && sum.shape().elements() > 0 {
+            let message = format!(
+                "shape {} has no elements along axes {axes:?}, and nothing has no mean",
+                self.shape()
+            );
+            return Err(Error::Argument { operation: "mean", message });
+        }
         sum.mul_scalar(1.0 / count as f64)
     }
 

@@ -109,11 +109,21 @@ impl Array {
     /// # Errors
     /// If the device does not support `dtype` or is out of memory.
     pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
+        Self::filled("full", shape.into(), value, dtype, device)
+    }
+
+    fn filled(
+        operation: &'static str,
+        shape: Shape,
+        value: f64,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
         if let Device::Cuda(cuda) = device {
-            return fill::full(cuda, "full", shape, value, dtype);
+            return fill::full(cuda, operation, shape, value, dtype);
         }
         with_storage!(dtype, T => {
-            Self::build_as("full", shape.into(), device, |out: &mut [T]| out.fill(T::narrow(value)))
+            Self::build_as(operation, shape, device, |out: &mut [T]| out.fill(T::narrow(value)))
         })
     }
 
@@ -122,7 +132,7 @@ impl Array {
     /// # Errors
     /// As [`full`](Self::full).
     pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
-        Self::full(shape, 0.0, dtype, device)
+        Self::filled("zeros", shape.into(), 0.0, dtype, device)
     }
 
     /// An array of ones.
@@ -130,7 +140,7 @@ impl Array {
     /// # Errors
     /// As [`full`](Self::full).
     pub fn ones(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
-        Self::full(shape, 1.0, dtype, device)
+        Self::filled("ones", shape.into(), 1.0, dtype, device)
     }
 
     /// Zeros with the shape, dtype and device of this array.
