@@ -2,12 +2,10 @@
 
 use super::{
     CudaDevice,
-    kernel::{Args, COUNT, Grid, Kernel, Place},
+    kernel::{Args, Grid, Kernel},
 };
 use crate::{Device, Error, Result};
 use gradewise_ffi::{Function, LaunchConfig};
-use smallvec::SmallVec;
-use std::ffi::c_void;
 
 impl CudaDevice {
     /// Queues `kernel` for `operation`.
@@ -24,7 +22,7 @@ impl CudaDevice {
         if let Some(function) = kernels.resolved().get(&id) {
             return self.launch_function(operation, function, grid, args);
         }
-        let function = kernels.function(self.context(), operation, kernel, &args.sizes())?;
+        let function = kernels.function(self.context(), operation, kernel, &args.all.sizes())?;
         self.launch_function(operation, &function, grid, args)
     }
 
@@ -34,21 +32,13 @@ impl CudaDevice {
         operation: &'static str,
         function: &Function,
         grid: Grid,
-        mut args: Args<'_>,
+        args: Args<'_>,
     ) -> Result<()> {
         if args.is_on_host {
             let (actual, expected) = (Device::Cpu, Device::Cuda(self.clone()));
             return Err(Error::DeviceMismatch { operation, argument: "kernel argument", actual, expected });
         }
         let _gate = self.gate().enter();
-        // A struct that is borrowed has no words, and may be the only argument.
-        let words = args.words.as_mut_ptr();
-        let place = |place: &Place| words.wrapping_add(place.start.into()).cast::<c_void>();
-        let mut pointers: SmallVec<[*mut c_void; COUNT]> = args.places.iter().map(place).collect();
-        if let Some((position, bytes)) = args.borrowed {
-            // The driver reads arguments only.
-            pointers[position] = bytes.as_ptr().cast_mut().cast::<c_void>();
-        }
         let describe = || {
             let LaunchConfig { grid, block, shared, .. } = grid.0;
             let of = |sizes: [u32; 3]| match sizes {
@@ -63,7 +53,7 @@ impl CudaDevice {
             // SAFETY: number and sizes of the arguments are those of the compiled kernel, all of which were compared when it was resolved;
             // `args` borrows the arrays, so their memory is returned after this launch in the order of this same stream; the launcher
             // gives the kernel the sizes of these arrays.
-            unsafe { function.launch(&grid.0, self.stream(), &mut pointers) }
+            unsafe { function.launch(&grid.0, self.stream(), &args.all) }
         })
     }
 }
@@ -74,7 +64,7 @@ mod tests {
     use crate::{Array, DType};
     use gradewise_fake_driver::Fake;
     use gradewise_ffi::{Driver, Module};
-    use std::fs;
+    use std::{ffi::c_void, fs};
 
     unsafe extern "C" fn nothing(
         _: *const *const c_void,
