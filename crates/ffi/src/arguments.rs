@@ -95,6 +95,7 @@ impl<'a> Arguments<'a> {
         self
     }
 
+    #[inline]
     fn push(&mut self, bytes: &[u8]) {
         let start = self.words.len();
         self.places.push(Place::new(start, bytes.len()));
