@@ -15,8 +15,8 @@
 //! }
 //! ```
 
-use gradewise_ffi::{Context, DeviceMemory, Driver, LaunchConfig, Module, Stream};
-use std::{error::Error, ffi::c_void, process::ExitCode};
+use gradewise_ffi::{Arguments, Context, DeviceMemory, Driver, LaunchConfig, Module, Stream};
+use std::{error::Error, process::ExitCode};
 
 /// That kernel for any device from compute capability 7.5 on; the driver compiles it for the one it finds.
 const SCALE: &str = "
@@ -83,13 +83,12 @@ pub fn scale(driver: &Driver, name: &str, image: &[u8]) -> Result<String, Box<dy
     let memory = DeviceMemory::new(&stream, size_of_val(input.as_slice()))?;
     memory.write(0, &input.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<_>>())?;
 
-    let (mut x, mut factor, mut n) = (memory.pointer(), 3.0f32, input.len() as u32);
-    let mut arguments =
-        [(&raw mut x).cast::<c_void>(), (&raw mut factor).cast::<c_void>(), (&raw mut n).cast::<c_void>()];
-    let config = LaunchConfig::linear(n.div_ceil(256), 256);
-    // SAFETY: one pointer for each parameter, to a value of its type; `memory` outlives the kernel, since reading waits for
-    // it; the kernel does nothing past `n`.
-    unsafe { kernel.launch(&config, &stream, &mut arguments)? };
+    let (factor, n) = (3.0, input.len());
+    let arguments = Arguments::new().buffer(&memory).float(factor).int(n as i32);
+    let config = LaunchConfig::linear(n.div_ceil(256) as u32, 256);
+    // SAFETY: 1: these are the parameters' types, and the sizes were compared above; 2: `memory` outlives the kernel, since reading waits
+    // for it; 3: it holds `n` elements, past which the kernel does nothing; 4: the kernel takes blocks of any size.
+    unsafe { kernel.launch(&config, &stream, &arguments)? };
 
     let mut bytes = vec![0; memory.bytes()];
     memory.read(0, &mut bytes)?;

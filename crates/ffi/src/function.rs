@@ -1,8 +1,8 @@
 //! Kernels, and how they are launched.
 
-use crate::{Context, Error, Module, Result, Stream, sys::*};
+use crate::{Arguments, Context, Error, Module, Result, Stream, sys::*};
 use std::{
-    ffi::{CString, c_int, c_uint, c_void},
+    ffi::{CString, c_int, c_uint},
     sync::Arc,
 };
 
@@ -279,12 +279,25 @@ impl Function {
         Ok(())
     }
 
-    /// Queues the kernel.
+    /// Queues the kernel. The arguments are copied before the call returns.
+    ///
+    /// Checked here: the sizes of the grid, the blocks, the shared memory and the clusters, against the device's limits
+    /// ([`validate`](Self::validate)). By the driver: that the stream belongs to the kernel's context. Nothing else is; in particular
+    /// number and sizes of the arguments are compared with the kernel's by whoever calls [`parameter_sizes`](Self::parameter_sizes),
+    /// once for a kernel, and not at each launch.
     ///
     /// # Safety
-    /// `arguments` must point to one value for each parameter of the kernel, of its type. Device memory they name must stay allocated until
-    /// the kernel is done. The kernel must be correct for these sizes and, if the launch is [overlapped](LaunchConfig::overlapped), must
-    /// wait before it touches memory.
+    /// 1. There is one argument for each parameter of the kernel, in order, of its type.
+    /// 2. Device memory that the arguments name lives until the kernel is done. A [`buffer`](Arguments::buffer) cannot be returned ahead
+    ///    of the launch. A block returned after it is returned in the order of the block's own stream: after the kernel, if it was
+    ///    launched in that stream; in another one an [`Event`](crate::Event) has to order the two. Nothing is known of a
+    ///    [`pointer`](Arguments::pointer), nor of addresses inside of structs. A launch that is captured runs whenever the graph is
+    ///    launched, so its memory must live until then.
+    /// 3. Sizes and offsets among the arguments are those of the memory: the kernel stays inside of it, with these arguments in this
+    ///    grid. Memory that it writes is not used by anything that may run at the same time, and is not named by two arguments, unless
+    ///    the kernel allows that.
+    /// 4. Threads of a block, dynamic shared memory and cluster are those that the kernel was written and compiled for.
+    /// 5. If the launch is [overlapped](LaunchConfig::overlapped), the kernel waits before it touches memory.
     ///
     /// # Errors
     /// [`Error::Launch`] if the sizes exceed the device's limits; from the driver.
@@ -292,14 +305,16 @@ impl Function {
         &self,
         config: &LaunchConfig,
         stream: &Stream,
-        arguments: &mut [*mut c_void],
+        arguments: &Arguments<'_>,
     ) -> Result<()> {
         self.validate(config)?;
         self.context().bind()?;
         let (driver, LaunchConfig { grid, block, shared, .. }) = (self.context().driver(), *config);
+        let mut pointers = arguments.pointers();
         let (mut attributes, count) = attributes(config);
         if count == 0 {
-            // SAFETY: the caller vouches for the arguments; the sizes were checked.
+            // SAFETY: the pointers lead to the arguments, which the driver copies before it returns; the caller vouches for what they
+            // mean to the kernel.
             return unsafe {
                 driver.cuLaunchKernel(
                     self.raw,
@@ -311,14 +326,14 @@ impl Function {
                     block[2],
                     shared,
                     stream.raw(),
-                    arguments.as_mut_ptr(),
+                    pointers.as_mut_ptr(),
                     std::ptr::null_mut(),
                 )
             };
         }
         let config = extended(config, stream.raw(), &mut attributes[..count as usize]);
         // SAFETY: as above; configuration and attributes live until the call returns.
-        unsafe { driver.cuLaunchKernelEx(&config, self.raw, arguments.as_mut_ptr(), std::ptr::null_mut()) }
+        unsafe { driver.cuLaunchKernelEx(&config, self.raw, pointers.as_mut_ptr(), std::ptr::null_mut()) }
     }
 
     fn context(&self) -> &Context {

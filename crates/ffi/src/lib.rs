@@ -8,6 +8,7 @@
 //! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`HostMemory`], [`PeerAccess`], [`Module`], [`Function`],
 //!   [`Graph`] and [`GraphExec`] own their driver objects, bind their context where the driver needs one (also when dropped),
 //!   and park an error that occurs in `Drop` on the context ([`Context::take_parked`]).
+//! - [`Arguments`] are those of a kernel, given to [`Function::launch`] in the order of its parameters.
 //! - [`nvrtc`], [`nvml`], [`nvtx`], [`cublaslt`] and [`nccl`] are other libraries, opened in the same way.
 //!
 //! ```
@@ -34,9 +35,11 @@ struct Readme;
 // device, tensor_maps
 // context, nvml
 // host, module, pool, stream
-// event, function, graph, memory, nccl
-// cublaslt, cudarc, cust, peer
+// event, graph, memory, nccl
+// arguments, cublaslt, cudarc, cust, peer
+// function
 
+mod arguments;
 mod calls;
 mod context;
 pub mod cublaslt;
@@ -67,6 +70,8 @@ pub mod sys;
 mod table;
 mod tensor_maps;
 
+pub use arguments::Arguments;
+pub use bytemuck::NoUninit;
 pub use calls::Calls;
 pub use context::{Context, MemoryInfo};
 pub use device::DeviceInfo;

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use gradewise_fake_driver::Fake;
 use gradewise_ffi::{
-    Context, DeviceMemory, Error, Event, Function, LaunchConfig, Module, Stream, TensorMap,
+    Arguments, Context, DeviceMemory, Error, Event, Function, LaunchConfig, Module, Stream, TensorMap,
     sys::{CUresult, capture_mode, function_attribute},
     tensor_map,
 };
@@ -13,14 +13,10 @@ use std::ffi::c_void;
 
 /// Queues x *= factor.
 fn scale(kernel: &Function, stream: &Stream, x: &DeviceMemory, factor: f32) -> Result<(), Error> {
-    let (mut pointer, mut factor, mut n) = (x.pointer(), factor, (x.bytes() / 4) as u32);
-    let mut arguments = [
-        (&raw mut pointer).cast::<c_void>(),
-        (&raw mut factor).cast::<c_void>(),
-        (&raw mut n).cast::<c_void>(),
-    ];
+    let n = x.bytes() / 4;
+    let arguments = Arguments::new().buffer(x).float(factor).int(n as i32);
     // SAFETY: the arguments are those of the kernel; the block outlives the work, or the stand-in notices.
-    unsafe { kernel.launch(&LaunchConfig::linear(n.div_ceil(128), 128), stream, &mut arguments) }
+    unsafe { kernel.launch(&LaunchConfig::linear(n.div_ceil(128) as u32, 128), stream, &arguments) }
 }
 
 fn floats(values: &[f32]) -> Vec<u8> {
@@ -41,7 +37,7 @@ fn block(stream: &Stream, values: &[f32]) -> DeviceMemory {
 
 fn launch_nothing(kernel: &Function, stream: &Stream, config: &LaunchConfig) -> Result<(), Error> {
     // SAFETY: the kernel has no parameters.
-    unsafe { kernel.launch(config, stream, &mut []) }
+    unsafe { kernel.launch(config, stream, &Arguments::new()) }
 }
 
 #[test]
@@ -78,10 +74,10 @@ fn a_kernel_of_the_test_runs_under_its_name() {
     let kernel = kernel(stream.context(), "unregistered");
     assert_eq!(kernel.parameter_sizes(), Ok(vec![24]));
     let target = DeviceMemory::new(&stream, 8).unwrap();
-    let mut pod = [target.pointer(), 40, 2];
-    let mut arguments = [(&raw mut pod).cast::<c_void>()];
+    let arguments = Arguments::new().value(&[target.pointer(), 40, 2]);
+    assert_eq!(arguments.sizes(), [24]);
     // SAFETY: the argument is what the kernel takes.
-    unsafe { kernel.launch(&LaunchConfig::linear(1, 100), &stream, &mut arguments) }.unwrap();
+    unsafe { kernel.launch(&LaunchConfig::linear(1, 100), &stream, &arguments) }.unwrap();
     let mut bytes = [0; 8];
     target.read(0, &mut bytes).unwrap();
     assert_eq!(u64::from_ne_bytes(bytes), 142);
@@ -174,9 +170,9 @@ fn shared_memory_above_the_usual_must_be_allowed_first() {
     let kernel = kernel(stream.context(), "unregistered");
     let config = LaunchConfig { shared: 100 << 10, cluster: [2, 1, 1], ..LaunchConfig::linear(4, 64) };
     let launch = || {
-        let mut pod = [0u64; 3];
+        let pod = [0u64; 3];
         // SAFETY: the argument is what the kernel takes.
-        unsafe { kernel.launch(&config, &stream, &mut [(&raw mut pod).cast::<c_void>()]) }
+        unsafe { kernel.launch(&config, &stream, &Arguments::new().large(&pod)) }
     };
     assert_eq!(launch().unwrap_err().code(), Some(CUresult::ERROR_INVALID_VALUE));
     kernel.allow_shared(100 << 10).unwrap();
@@ -197,9 +193,9 @@ fn a_launch_that_overlaps_says_so_with_and_without_clusters() {
     let stream = stream(&fake);
     let kernel = kernel(stream.context(), "unregistered");
     let launch = |config: LaunchConfig| {
-        let mut pod = [0u64; 3];
+        let pod = [0u64; 3];
         // SAFETY: the argument is what the kernel takes, which touches no memory.
-        unsafe { kernel.launch(&config, &stream, &mut [(&raw mut pod).cast::<c_void>()]) }
+        unsafe { kernel.launch(&config, &stream, &Arguments::new().large(&pod)) }
     };
     let linear = LaunchConfig::linear(4, 64);
     for (overlapped, cluster, expected) in [(false, 1, 0), (false, 2, 0), (true, 1, 1), (true, 2, 2)] {

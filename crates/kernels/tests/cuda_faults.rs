@@ -2,7 +2,7 @@
 //! leaves the device usable and nothing behind. None of this needs a GPU or kernels.
 
 use gradewise_fake_driver::{Fake, Thread};
-use gradewise_ffi::{Driver, Dynamic, LaunchConfig, Module, Provider};
+use gradewise_ffi::{Arguments, Driver, Dynamic, LaunchConfig, Module, Provider};
 use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Index, Options, Result, debug::Launches};
 use std::{
     ffi::{CStr, c_void},
@@ -161,7 +161,7 @@ fn an_error_that_stays_says_that_the_context_is_lost() {
     let ptx = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry trap() { ret; }\n";
     let trap = Module::load(device.context(), "test", ptx).unwrap().function("trap").unwrap();
     // SAFETY: the kernel has no parameters.
-    unsafe { trap.launch(&LaunchConfig::linear(1, 1), device.stream(), &mut []) }.unwrap();
+    unsafe { trap.launch(&LaunchConfig::linear(1, 1), device.stream(), &Arguments::new()) }.unwrap();
     for _ in 0..2 {
         let error = x.to_vec::<f32>().unwrap_err();
         let Error::Cuda { operation: "to_vec", device: 0, source, .. } = &error else { panic!("{error:?}") };

@@ -12,6 +12,7 @@ pub(crate) fn cast(device: &CudaDevice, x: &Array, dtype: DType) -> Result<Array
         DType::F64 => "cast_f64",
     };
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
-    elementwise(device, NAME, Kernel::new(from, dtype), &out, [x], |args| args)?;
+    // SAFETY: the kernel is that from the dtype of x to that of `out`, which is new and has the shape of x.
+    unsafe { elementwise(device, NAME, Kernel::new(from, dtype), &out, [x], |args| args)? };
     Ok(out)
 }

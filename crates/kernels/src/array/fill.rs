@@ -24,7 +24,9 @@ pub(crate) fn full(
     let kernel = Kernel::of_words(["fill_w2", "fill_w4", "fill_w8", ""], dtype.size());
     // 16 bytes are stored at once.
     let stores = (elements * dtype.size()).div_ceil(16);
-    device.launch(operation, kernel, Grid::linear(stores), args)?;
+    // SAFETY: 1 and 2: `out` is new and has as many elements of as many bytes. 3: a linear grid, whose threads stride over all stores of 16
+    // bytes.
+    unsafe { device.launch(operation, kernel, Grid::linear(stores), args)? };
     Ok(out)
 }
 

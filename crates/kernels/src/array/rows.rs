@@ -3,7 +3,7 @@
 
 use super::Array;
 use crate::{
-    CudaDevice, DType, Result,
+    CudaDevice, DType, Error, Result,
     runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Shape;
@@ -187,12 +187,23 @@ pub(crate) fn sum_partials_into(
     scale: f64,
 ) -> Result<()> {
     let (chunks, count) = (partials.dims()[0], out.elements());
+    let fits = partials.elements() == chunks * count
+        && partials.dtype() == out.dtype().accumulator()
+        && partials.is_contiguous()
+        && out.is_contiguous();
+    if !fits {
+        let (actual, expected) =
+            (partials.shape().to_string(), "[chunks, …] of the results' shape and precision");
+        return Err(Error::Argument { operation, argument: "partials", actual, expected });
+    }
     if count == 0 {
         return Ok(());
     }
     let grid = Grid::new([count.div_ceil(32).min(1 << 16), 1, 1], [32, 8, 1]);
     let args = Args::new().array(partials).array(out).size(chunks).size(count).double(scale);
-    device.launch(operation, Kernel::new("sum_partials", out.dtype()), grid, args)
+    // SAFETY: 1: compared above. 2: `out` is what the caller has to write, and not the partial sums. 3: csrc/ops/partials.cu wants 32
+    // results by 8 lanes.
+    unsafe { device.launch(operation, Kernel::new("sum_partials", out.dtype()), grid, args) }
 }
 
 #[cfg(test)]

@@ -52,7 +52,11 @@ pub(crate) fn view(address: u64, steps: &[usize]) -> [u64; 1 + AXES] {
 
 /// Launches an elementwise kernel (csrc/gradewise/elementwise.cuh): `out`, contiguous, is a function of the elements of
 /// `inputs` at the same positions; they have its shape and one dtype. `more` adds the parameters after the views.
-pub(crate) fn elementwise<const N: usize>(
+///
+/// # Safety
+/// `kernel` is an elementwise kernel of `N` views, of the dtypes of `out` and of the inputs, and takes what `more` adds. The inputs have the
+/// shape of `out` and are on its device; `out` is contiguous and the caller's to write. It may be one of the inputs, contiguous as it is.
+pub(crate) unsafe fn elementwise<const N: usize>(
     device: &CudaDevice,
     operation: &'static str,
     kernel: Kernel,
@@ -68,7 +72,8 @@ pub(crate) fn elementwise<const N: usize>(
     if sizes.len() > AXES {
         let copies = inputs.iter().map(|input| input.contiguous()).collect::<Result<Vec<_>>>()?;
         let copies: [&Array; N] = std::array::from_fn(|index| &copies[index]);
-        return elementwise(device, operation, kernel, out, copies, more);
+        // SAFETY: as for this function, with copies of the inputs.
+        return unsafe { elementwise(device, operation, kernel, out, copies, more) };
     }
     let together = together(out, &sizes, &inputs, &steps);
     let mut args = Args::new().array(out).size(elements).int(together as i32).value(&axes(&sizes));
@@ -76,7 +81,10 @@ pub(crate) fn elementwise<const N: usize>(
         args = args.value(&view(input.cuda_address(), steps));
     }
     // Each thread does a pack, or as many elements one by one.
-    device.launch(operation, kernel, Grid::linear(elements.div_ceil(pack(&inputs))), more(args))
+    // SAFETY: 1: the shape of `out` is that of the inputs, whose strides the views carry; as the caller vouches, this is an elementwise
+    // kernel of so many inputs and these dtypes. 2: the caller may write to `out`. 3: elementwise kernels stride over a linear grid. 4: the
+    // inputs are borrowed.
+    unsafe { device.launch(operation, kernel, Grid::linear(elements.div_ceil(pack(&inputs))), more(args)) }
 }
 
 /// Elements that a thread works on at once: 16 bytes of them.

@@ -282,7 +282,10 @@ impl CudaKernel {
             };
         }
         let grid = Grid::blocks(blocks.max(1), self.threads).shared(self.shared as usize);
-        device.launch_function(NAME, &function, grid, args)?;
+        // SAFETY: 1: `check` compared the inputs with the signature, of which the outputs were made; the user's code does what its
+        // signature says. 2: outputs are new. 3: the user's threads and shared memory. 4: there are no addresses but those of arrays. 5:
+        // not overlapped.
+        unsafe { device.launch_function(NAME, &function, grid, args)? };
         Ok(outputs)
     }
 
@@ -290,7 +293,7 @@ impl CudaKernel {
     fn check(&self, inputs: &[&Array], scalars: &[f64]) -> Result<Checked> {
         let refuse = |problem: String| self.signature.refuse(problem);
         let expected: Vec<_> = self.signature.inputs().collect();
-        if inputs.len() != expected.len() || self.signature.parameters.len() > Args::new().room() {
+        if inputs.len() != expected.len() {
             let names: Vec<&str> = expected.iter().map(|(name, ..)| *name).collect();
             return Err(refuse(format!(
                 "{} inputs were given, expected {} ({})",

@@ -1,7 +1,7 @@
 //! Strided copies on CUDA.
 
 use crate::{
-    Array, CudaDevice, Result,
+    Array, CudaDevice, Error, Result,
     array::layout::collapse,
     array::strided::{AXES, axes, divisor, view},
     runtime::cuda::{Args, Grid, Kernel},
@@ -17,12 +17,16 @@ const ENOUGH: usize = 16;
 pub(super) fn contiguous(device: &CudaDevice, array: &Array) -> Result<Array> {
     const NAME: &str = "contiguous";
     let out = Array::for_kernel(NAME, array.shape(), array.dtype(), device)?;
-    into(device, NAME, array, (out.cuda_address(), out.strides()))?;
+    // SAFETY: `out` is new and has the shape of the array.
+    unsafe { into(device, NAME, array, (out.cuda_address(), out.strides()))? };
     Ok(out)
 }
 
 /// Copies the elements of a view to addresses from `address` on, `strides` elements apart, which are distinct.
-pub(crate) fn into(
+///
+/// # Safety
+/// These addresses are in an array of the dtype of `source` on its device, which lives, is the caller's to write and is not `source`.
+pub(crate) unsafe fn into(
     device: &CudaDevice,
     operation: &'static str,
     source: &Array,
@@ -33,7 +37,8 @@ pub(crate) fn into(
     }
     let (sizes, [from, to]) = collapse(source.dims(), [source.strides(), strides]);
     let size = source.dtype().size();
-    Copy { device, operation, size }.run(&sizes, (source.cuda_address(), &from), (address, &to))
+    // SAFETY: the source is borrowed; as for this function.
+    unsafe { Copy { device, operation, size }.run(&sizes, (source.cuda_address(), &from), (address, &to)) }
 }
 
 /// Most arrays that one launch joins: what a kernel's parameters have room for.
@@ -86,6 +91,12 @@ pub(crate) fn join(
     let mut parts = Vec::new();
     let mut per_word = (16 / size).max(1);
     for &(array, start) in views.iter().filter(|(array, _)| array.elements() > 0) {
+        array.require_like(out, operation, "arrays")?;
+        let mut expected = out.dims().to_vec();
+        expected[axis] = array.dims().get(axis).copied().unwrap_or(0);
+        array.require_shape(operation, "arrays", &expected, || {
+            "all sizes but that along the axis are those of the result".to_owned()
+        })?;
         let collapsed = |array: &Array| collapse(array.dims(), [array.strides(), out.strides()]);
         let (mut array, (mut sizes, [mut from, mut to])) = (array.clone(), collapsed(array));
         if sizes.len() > AXES || copy.transposed(&sizes, &from, &to).is_some() {
@@ -98,7 +109,8 @@ pub(crate) fn join(
         parts.push(Part { sizes, address: array.cuda_address(), strides: from, start, count });
         turned.push(array);
     }
-    launch_join(&copy, out, row, per_word, &parts)
+    // SAFETY: `turned` keeps the arrays, which were compared with `out` above, in all axes but `axis`.
+    unsafe { launch_join(&copy, out, row, per_word, &parts) }
 }
 
 /// Copies views, at most [`JOINED`], into `out`, of one axis, contiguous: each from a position on, its elements in the order of its own
@@ -114,6 +126,7 @@ pub(crate) fn gather_flat(
     let (mut kept, mut parts) = (Vec::new(), Vec::new());
     let mut per_word = (16 / size).max(1);
     for &(array, start) in views.iter().filter(|(array, _)| array.elements() > 0) {
+        array.require_like(out, operation, "arrays")?;
         let order = array.shape().contiguous_strides();
         let (mut array, (mut sizes, [mut from, mut to])) =
             (array.clone(), collapse(array.dims(), [array.strides(), &order]));
@@ -132,14 +145,31 @@ pub(crate) fn gather_flat(
         });
         kept.push(array);
     }
-    launch_join(&copy, out, out.elements(), per_word, &parts)
+    // SAFETY: `kept` keeps the arrays, whose elements follow each other in `out`, of one axis.
+    unsafe { launch_join(&copy, out, out.elements(), per_word, &parts) }
 }
 
-fn launch_join(copy: &Copy<'_>, out: &Array, row: usize, mut per_word: usize, parts: &[Part]) -> Result<()> {
+/// # Safety
+/// The parts are views of arrays that live, of the dtype of `out`, which is new, and have an element for each of its places from `start` on,
+/// `count` in each row of `row`.
+unsafe fn launch_join(
+    copy: &Copy<'_>,
+    out: &Array,
+    row: usize,
+    mut per_word: usize,
+    parts: &[Part],
+) -> Result<()> {
     // A single row's length and the places in it are in no stride.
     let mut places = parts.iter().flat_map(|part| [part.start, part.count]).chain([row]);
     if !places.all(|place| place.is_multiple_of(per_word)) {
         per_word = 1;
+    }
+    if parts.len() > JOINED || parts.iter().any(|part| part.start + part.count > row) {
+        let ends: Vec<usize> = parts.iter().map(|part| part.start + part.count).collect();
+        let (operation, argument) = (copy.operation, "arrays");
+        let (actual, expected) =
+            (format!("parts that end at {ends:?}, of {row}"), "at most 16, within each row");
+        return Err(Error::Argument { operation, argument, actual, expected });
     }
     let words = out.elements() / per_word;
     let mut args = Args::new().array(out).size(words).value(&divisor(row / per_word));
@@ -157,7 +187,10 @@ fn launch_join(copy: &Copy<'_>, out: &Array, row: usize, mut per_word: usize, pa
         let names = ["join_many_w2", "join_many_w4", "join_many_w8", "join_many_w16"];
         (Kernel::of_words(names, word), Grid::linear(words))
     };
-    copy.device.launch(copy.operation, kernel, grid, args.int(parts.len() as i32))
+    // SAFETY: 1: `out` has that many words; each part reads the elements of its view, at places of `out` that were counted in the same
+    // words. 2: `out` is new. 3: linear, with threads for one or up to four words each, over which the kernels stride. 4: the callers keep
+    // the parts' arrays until this returns.
+    unsafe { copy.device.launch(copy.operation, kernel, grid, args.int(parts.len() as i32)) }
 }
 
 /// Threads for so many words: each takes up to four, but one where there are few, as the code for each is fetched anew.
@@ -189,17 +222,24 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn run(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
+    /// # Safety
+    /// Both views, of elements of this size, are in arrays on the device that live. The target's elements are distinct, not in the source, and
+    /// the caller's to write.
+    unsafe fn run(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
         if sizes.len() > AXES {
             let [from_step, to_step] = [from.1[0], to.1[0]].map(|step| (step * self.size) as u64);
             return (0..sizes[0] as u64).try_for_each(|index| {
                 let from = (from.0 + index * from_step, &from.1[1..]);
-                self.run(&sizes[1..], from, (to.0 + index * to_step, &to.1[1..]))
+                // SAFETY: a part of both views.
+                unsafe { self.run(&sizes[1..], from, (to.0 + index * to_step, &to.1[1..])) }
             });
         }
-        match self.transposed(sizes, from.1, to.1) {
-            Some(row) => self.transpose(row, sizes, from, to),
-            None => self.words(sizes, from, to),
+        // SAFETY: as for this function.
+        unsafe {
+            match self.transposed(sizes, from.1, to.1) {
+                Some(row) => self.transpose(row, sizes, from, to),
+                None => self.words(sizes, from, to),
+            }
         }
     }
 
@@ -211,7 +251,9 @@ impl Copy<'_> {
         (0..last).find(suits).filter(|_| pays)
     }
 
-    fn transpose(
+    /// # Safety
+    /// As for [`run`](Self::run).
+    unsafe fn transpose(
         &self,
         row: usize,
         sizes: &[usize],
@@ -236,11 +278,16 @@ impl Copy<'_> {
             .size(from.1[last]);
         let kernel = Kernel::of_words(["transpose_w2", "transpose_w4", "transpose_w8", ""], self.size);
         let grid = Grid::new([tiles.min(1 << 16), 1, 1], [TILE as u32, 8, 1]);
-        self.device.launch(self.operation, kernel, grid, args)
+        // SAFETY: 1, 2 and 4: as the caller vouches for both views, of which these are all axes. 3: csrc/ops/copy.cu turns tiles of 32 by
+        // 32 with 32 by 8 threads.
+        unsafe { self.device.launch(self.operation, kernel, grid, args) }
     }
 
     /// Copies the longest words that neighbouring elements form in both views.
-    fn words(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    unsafe fn words(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
         let per_word = self.per_word(sizes, from, to);
         let sizes = sizes_in_words(sizes, per_word);
         let words: usize = sizes.iter().product();
@@ -250,7 +297,9 @@ impl Copy<'_> {
             .value(&axes(&sizes))
             .size(words);
         let kernel = Kernel::of_words(["copy_w2", "copy_w4", "copy_w8", "copy_w16"], per_word * self.size);
-        self.device.launch(self.operation, kernel, grid(words), args)
+        // SAFETY: 1, 2 and 4: as the caller vouches for both views; words of several elements were found to fit both. 3: linear, the kernel
+        // strides.
+        unsafe { self.device.launch(self.operation, kernel, grid(words), args) }
     }
 
     /// Elements of the longest words that neighbours form in both views.

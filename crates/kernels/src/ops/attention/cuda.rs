@@ -85,7 +85,9 @@ fn write_spans(
             .int(causal.into())
             .int(of_keys.into());
         let kernel = Kernel { operation: "attention_spans", signature: None, dtype: None };
-        device.launch(NAME, kernel, Grid::linear(tokens), args)?;
+        // SAFETY: 1: two numbers for each token, of lists that begin with 0 and end with the number of tokens. 2: `spans` is new. 3:
+        // linear, the kernel strides. 4: the lists are borrowed.
+        unsafe { device.launch(NAME, kernel, Grid::linear(tokens), args)? };
     }
     Ok(spans)
 }
@@ -193,7 +195,10 @@ impl<'a> Launch<'a> {
             let blocks = units.min(self.device.info().multiprocessors.max(1) as usize);
             let grid = Grid::blocks(blocks, engine.threads(pass, self.size)).shared(shared);
             let launch = |args: Args<'_>| {
-                self.device.launch(NAME, kernel, grid, args.int(tiles as i32).int(units as i32))
+                // SAFETY: 1: `Problem::new` and `check_backward` compared all arrays; the parameters carry their sizes and strides, and the
+                // copy engine was told them. 2: results are new. 3: threads and shared memory are those of the engine's tile. 4: the arrays
+                // are borrowed or held by this launch.
+                unsafe { self.device.launch(NAME, kernel, grid, args.int(tiles as i32).int(units as i32)) }
             };
             return match self.grad {
                 Some(grad) => launch(Args::new().large(&self.described_backward(pass, grad)?)),
@@ -202,7 +207,9 @@ impl<'a> Launch<'a> {
         }
         let grid = Grid::blocks(units, engine.threads(pass, self.size)).shared(shared);
         let args = Args::new().value(&self.parameters).int(tiles as i32);
-        self.device.launch(NAME, kernel, grid, args)
+        // SAFETY: 1: `Problem::new` and `check_backward` compared all arrays; the parameters carry their sizes and strides. 2: results are
+        // new. 3: threads and shared memory are those of the engine's tile. 4: the arrays are borrowed or held by this launch.
+        unsafe { self.device.launch(NAME, kernel, grid, args) }
     }
 
     fn described(&self) -> Result<Described> {
@@ -335,7 +342,10 @@ pub(super) fn backward_into(
     if rows > 0 {
         let args = Args::new().value(&launch.parameters).size(rows);
         let kernel = Kernel::new("attention_delta", grad.dtype());
-        device.launch(NAME, kernel, Grid::linear(32 * rows), args)?;
+        // SAFETY: 1: output and gradient have the shape of the queries and rows of adjacent elements (`check_backward`, `rows`), and there
+        // is a number for each of so many rows. 2: `delta` is new. 3: linear, a warp for each row; the kernel strides. 4: the arrays live
+        // in this function or are borrowed.
+        unsafe { device.launch(NAME, kernel, Grid::linear(32 * rows), args)? };
         launch.run(Pass::BackwardQ)?;
     }
     // Without queries the gradients of keys and values still exist: they are zeros.

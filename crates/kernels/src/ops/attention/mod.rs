@@ -299,6 +299,7 @@ fn check_backward(problem: &Problem, forward: &Attention, grad: &Array) -> Resul
         let (argument, actual, expected) = ("log_sum_exp", dtype, wanted);
         return Err(CoreError::DType { operation: NAME, argument, actual, expected }.into());
     }
+    problem.q.require_beside(&forward.log_sum_exp.device(), NAME, "log_sum_exp")?;
     forward
         .log_sum_exp
         .require_shape(NAME, "log_sum_exp", &shape[..3], || "a number for each query".to_owned())

@@ -111,7 +111,7 @@ fn launch(
         false => ["blade_matrix_single_2", "blade_matrix_single_4", "blade_matrix_single_8"],
     };
     let kernel = Kernel::new(names[blades.ilog2() as usize - 1], dtype);
-    let args = Args::new().array(x).pointer(bias.map_or(0, Array::cuda_address)).array(&out);
+    let args = Args::new().array(x).optional(bias).array(&out);
     let args = args.size(plane).size(channels);
     let grid = Grid::linear(if packed { plane / wide } else { plane });
     // As the kernels take it: by rows, filled up with zeros.
@@ -121,7 +121,9 @@ fn launch(
         DType::F64 => args.value(&entries),
         _ => args.value(&entries.map(|entry| entry as f32)),
     };
-    device.launch(NAME, kernel, grid, args)?;
+    // SAFETY: 1: x is contiguous, `blades` planes; the bias was checked to be `[blades, channels]`, and the matrix to be square on the
+    // blades that the kernel is for. 2: `out` is new. 3: linear, a thread for a position or a pack of 16 bytes.
+    unsafe { device.launch(NAME, kernel, grid, args)? };
     Ok(out)
 }
 

@@ -30,7 +30,16 @@ pub fn inverse_cholesky(sigma: &Array, ridge: f64) -> Result<Array> {
         let out = Array::for_kernel(NAME, sigma.shape(), sigma.dtype(), &device)?;
         if out.elements() > 0 {
             let args = Args::new().array(&sigma).array(&out).size(batch).size(n).double(ridge);
-            device.launch(NAME, Kernel::new("inverse_cholesky", sigma.dtype()), Grid::linear(batch), args)?;
+            // SAFETY: 1: `batch` contiguous matrices of n times n, and `out` as large. 2: `out` is new. 3: linear, a thread for a matrix;
+            // the kernel strides.
+            unsafe {
+                device.launch(
+                    NAME,
+                    Kernel::new("inverse_cholesky", sigma.dtype()),
+                    Grid::linear(batch),
+                    args,
+                )?
+            };
         }
         return Ok(out);
     }

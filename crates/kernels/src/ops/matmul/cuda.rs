@@ -131,16 +131,26 @@ impl Product<'_> {
     }
 
     /// Computes into a new array of `shape`, which has as many elements as all C together.
-    pub fn run(&self, device: &CudaDevice, shape: impl Into<Shape>) -> Result<Array> {
+    ///
+    /// # Safety
+    /// Operands, segments and the bias hold what the product's sizes, rows, strides, indices and starts tell, of its dtype, on this device,
+    /// and live until this returns (later their memory is returned in the order of the device's stream).
+    pub unsafe fn run(&self, device: &CudaDevice, shape: impl Into<Shape>) -> Result<Array> {
         let out = Array::for_kernel(self.operation, shape, self.dtype, device)?;
         if out.elements() > 0 {
-            self.run_into(device, &out, false)?;
+            // SAFETY: as for this function; `out` is new and has room for all C.
+            unsafe { self.run_into(device, &out, false)? };
         }
         Ok(out)
     }
 
     /// Computes into `out`, which is contiguous, or adds to what it holds.
-    pub fn run_into(&self, device: &CudaDevice, out: &Array, accumulate: bool) -> Result<()> {
+    ///
+    /// # Safety
+    /// Operands, segments and the bias hold what the product's sizes, rows, strides, indices and starts tell, of its dtype, on this device,
+    /// and live until this returns (later their memory is returned in the order of the device's stream). `out` is the caller's to
+    /// write and is none of them; it has the dtype of the product and room for all C, in their window if there is one.
+    pub unsafe fn run_into(&self, device: &CudaDevice, out: &Array, accumulate: bool) -> Result<()> {
         let Sizes { m, n, k } = self.sizes;
         // Sums of so few terms are computed in double precision.
         const SHORT: usize = 16;
@@ -150,7 +160,8 @@ impl Product<'_> {
             m.min(n).min(k) >= LEAST && self.dtype == DType::F32 && Compute::current() != Compute::Tf32;
         if (tensor || exact)
             && device.options().products == Products::All
-            && hopper::run(device, self, out, accumulate, exact)?
+            // SAFETY: as for this function.
+            && unsafe { hopper::run(device, self, out, accumulate, exact)? }
         {
             return Ok(());
         }
@@ -221,7 +232,9 @@ impl Product<'_> {
         };
         let kernel = Kernel::new(tile.name, self.dtype);
         let grid = Grid::blocks(blocks(&tile) * splits, THREADS).shared(tile.shared);
-        device.launch(self.operation, kernel, grid, Args::new().value(&problem))?;
+        // SAFETY: 1: as the caller vouches for operands, segments and `out`; `target` has room for all stretches of the sums. 2: `target`
+        // is new, or `out`, which the caller has to write. 3: threads and shared memory are those of the tile. 4: as the caller vouches.
+        unsafe { device.launch(self.operation, kernel, grid, Args::new().value(&problem))? };
         if splits > 1 {
             sum_partials_into(device, self.operation, &target, out, 1.0)?;
         }
@@ -292,10 +305,12 @@ pub(super) fn product(
     };
     let plain = product.a.index.is_none() && product.b.index.is_none();
     if !plain || m * n * k * count == 0 {
-        return product.run(device, shape);
+        // SAFETY: the operands are matrices of the sizes compared by the caller, at the places that the indices tell; both are borrowed.
+        return unsafe { product.run(device, shape) };
     }
     let out = Array::for_kernel(NAME, shape, dtype, device)?;
-    let ours = || product.run_into(device, &out, false);
+    // SAFETY: as above; `out` is new and has the shape of all C.
+    let ours = || unsafe { product.run_into(device, &out, false) };
     let done = vendor::product(device, Sizes { m, n, k }, count, [left, right], &out, &ours)?;
     if !done {
         ours()?;

@@ -183,11 +183,34 @@ pub fn update(
         Update::Ema => ("ema", 2),
     };
     let Some(dtype) = check(operation, state.device(), arrays, used)? else { return Ok(()) };
+    if let Some(decision) = decision {
+        require_device(operation, "decision", decision.device(), state.device())?;
+    }
     let control = decision.map_or(0, |decision| decision.control.pointer());
     for_items(arrays, |items, blocks| {
         let args = Args::new().large(items).pointer(state.constants.pointer()).pointer(control);
-        state.device.launch(operation, Kernel::new(operation, dtype), Grid::blocks(blocks, 256), args)
+        // SAFETY: 1: `check` found all arrays of a parameter contiguous, of one shape, dtype and device; each has its count, and blocks of
+        // `PER_BLOCK` elements. 2: the caller gives what it wants to be written in place; each array belongs to one parameter, and threads
+        // have elements of their own. 3: 256 threads, as csrc/ops/optim.cu wants. 4: the arrays and both states, which are on one device,
+        // are borrowed.
+        unsafe {
+            state.device.launch(operation, Kernel::new(operation, dtype), Grid::blocks(blocks, 256), args)
+        }
     })
+}
+
+/// Refuses numbers that are on another device than those of `state`: kernels get their addresses.
+fn require_device(
+    operation: &'static str,
+    argument: &'static str,
+    actual: &CudaDevice,
+    state: &CudaDevice,
+) -> Result<()> {
+    let (actual, expected) = (Device::Cuda(actual.clone()), Device::Cuda(state.clone()));
+    if actual == expected {
+        return Ok(());
+    }
+    Err(Error::DeviceMismatch { operation, argument, actual, expected })
 }
 
 /// The dtype of all arrays, if there are any; refuses what a kernel could not work on.
@@ -280,7 +303,16 @@ impl Decision {
         const NAME: &str = "gradient norms";
         let arrays: Vec<_> = gradients.iter().map(|&array| [Some(array), None, None, None]).collect();
         let dtype = check(NAME, state.device(), &arrays, 1)?.unwrap_or(loss.dtype());
-        if gradients.len() != self.gradients || arrays.len() > MOST || loss.elements() != 1 {
+        let on = Device::Cuda(state.device().clone());
+        loss.require_beside(&on, NAME, "loss")?;
+        self.report.require_beside(&on, NAME, "state")?;
+        // As many blocks have partial sums as were announced.
+        let starts = self.starts.values().windows(2);
+        let announced = gradients.len() == self.gradients
+            && starts.zip(gradients).all(|(ends, gradient)| {
+                (ends[1] - ends[0]) as usize == gradient.elements().div_ceil(PER_BLOCK)
+            });
+        if !announced || arrays.len() > MOST || loss.elements() != 1 {
             return Err(Error::Argument {
                 operation: NAME,
                 argument: "gradients",
@@ -290,7 +322,11 @@ impl Decision {
         }
         for_items(&arrays, |items, blocks| {
             let args = Args::new().large(items).array(&self.partial);
-            state.device.launch(NAME, Kernel::new("squares", dtype), Grid::blocks(blocks, 256), args)
+            // SAFETY: 1: `check` as above; there are as many blocks as were announced, with two numbers each in `partial`. 2: the partial
+            // sums are this decision's own. 3: 256 threads. 4: the gradients are borrowed.
+            unsafe {
+                state.device.launch(NAME, Kernel::new("squares", dtype), Grid::blocks(blocks, 256), args)
+            }
         })?;
         let args = Args::new()
             .array(loss)
@@ -301,7 +337,10 @@ impl Decision {
             .pointer(state.constants.pointer())
             .array(&self.report)
             .pointer(state.control.pointer());
-        state.device.launch(NAME, Kernel::new("decide", loss.dtype()), Grid::blocks(1, 256), args)
+        // SAFETY: 1: a scalar loss, and the partial sums and starts of as many gradients as were announced, with three numbers and a norm
+        // of each in the report. 2: report and control are written by nothing else in this launch. 3: one block of 256 threads. 4: both
+        // states are borrowed; all is on one device, which was compared above.
+        unsafe { state.device.launch(NAME, Kernel::new("decide", loss.dtype()), Grid::blocks(1, 256), args) }
     }
 
     /// Waits for the decision.
@@ -313,5 +352,49 @@ impl Decision {
         let each = values.split_off(3);
         let zeros = values[2] / self.elements.max(1) as f64;
         Ok(Decided { loss: values[0], norm: values[1], each, zeros })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradewise_fake_driver::Fake;
+    use gradewise_ffi::Driver;
+
+    #[test]
+    fn what_a_decision_was_not_made_for_is_refused() {
+        let fake = Fake::new();
+        let driver = Driver::open(fake.path()).unwrap();
+        let [here, there] = [0, 1].map(|ordinal| CudaDevice::with_driver(&driver, ordinal).unwrap());
+        let array = |elements: usize, device: &CudaDevice| {
+            Array::for_kernel("test", [elements], DType::F32, device).unwrap()
+        };
+        let decide = |decision: &Decision, state: &StepState, loss: &Array, gradient: &Array| {
+            decision.decide(state, loss, &[gradient], None).unwrap_err()
+        };
+        let (decision, state) = (Decision::new(&here, &[5]).unwrap(), StepState::new(&here).unwrap());
+        let (loss, gradient) = (array(1, &here), array(5, &here));
+        // More blocks than there is room for partial sums.
+        let error = decide(&decision, &state, &loss, &array(PER_BLOCK + 1, &here));
+        assert!(matches!(error, Error::Argument { argument: "gradients", .. }), "{error}");
+        // As announced it comes to the launch; a build without kernels has none.
+        if crate::build_info().kernels == 0 {
+            let error = decide(&decision, &state, &loss, &gradient);
+            assert!(matches!(error, Error::NoKernel { .. }), "{error}");
+        }
+        let other = Decision::new(&there, &[5]).unwrap();
+        for error in [
+            decide(&decision, &state, &array(1, &there), &gradient),
+            decide(&other, &state, &loss, &gradient),
+            update(
+                Update::Ema,
+                &state,
+                Some(&StepState::new(&there).unwrap()),
+                &[[Some(&gradient), Some(&gradient), None, None]],
+            )
+            .unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::DeviceMismatch { .. }), "{error}");
+        }
     }
 }

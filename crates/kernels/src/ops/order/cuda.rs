@@ -43,12 +43,16 @@ pub(super) fn first(
         .size(keep(width >= size))
         .int(descending);
     let tiles = rows * size.div_ceil(TILE);
-    device.launch(
-        operation,
-        Kernel::new("sort_tiles", x.dtype()),
-        Grid::blocks(tiles.min(1 << 16), 512),
-        args,
-    )?;
+    // SAFETY: 1: x is contiguous, and `target` has room for whole rows, or for the `keep` first elements of each in the last launch. 2: new
+    // arrays. 3: tiles are sorted by 512 threads.
+    unsafe {
+        device.launch(
+            operation,
+            Kernel::new("sort_tiles", x.dtype()),
+            Grid::blocks(tiles.min(1 << 16), 512),
+            args,
+        )?
+    };
     while width < size {
         let last = 2 * width >= size;
         let merged = target(last)?;
@@ -62,7 +66,11 @@ pub(super) fn first(
             .size(width)
             .size(keep(last))
             .int(descending);
-        device.launch(operation, Kernel::new("sort_merge", x.dtype()), Grid::linear(rows * size), args)?;
+        // SAFETY: 1: `sorted` holds whole rows, since it was not the last launch; the rest as there. 2: new arrays. 3: a linear grid, the
+        // kernel strides.
+        unsafe {
+            device.launch(operation, Kernel::new("sort_merge", x.dtype()), Grid::linear(rows * size), args)?
+        };
         (sorted, width) = (merged, 2 * width);
     }
     Ok(sorted)
@@ -81,7 +89,9 @@ pub(super) fn extremum(
     let out = Positions::for_kernel(operation, shape, (size, false), device)?;
     if rows > 0 {
         let args = Args::new().array(x).array(out.words()).size(rows).size(size).int(i32::from(greatest));
-        device.launch(operation, Kernel::new("extremum", x.dtype()), row_grid(rows, size), args)?;
+        // SAFETY: 1: x is contiguous, with rows of `size` elements, of which there is at least one; a position for each row. 2: `out` is
+        // new. 3: a grid of rows, of 256 threads.
+        unsafe { device.launch(operation, Kernel::new("extremum", x.dtype()), row_grid(rows, size), args)? };
     }
     Ok(out)
 }

@@ -5,7 +5,7 @@ use super::{
     reducer::{Name, Reducer},
 };
 use crate::{
-    Array, CudaDevice, DType, Result,
+    Array, CudaDevice, DType, Error, Result,
     array::{
         fill,
         strided::{AXES, axes, strides, view},
@@ -79,10 +79,23 @@ fn combine(
     scale: f64,
 ) -> Result<()> {
     let outputs = out.elements();
+    let fits = partial.dtype() == DType::F64
+        && partial.elements() == outputs * parts
+        && partial.is_contiguous()
+        && out.is_contiguous();
+    if !fits {
+        let (actual, expected) =
+            (partial.shape().to_string(), "[…, parts] of each result, in double precision");
+        return Err(Error::Argument { operation, argument: "partial", actual, expected });
+    }
     let args =
         Args::new().array(partial).size(outputs).size(parts).double(scale).int(reducer as i32).array(out);
     let kernel = Kernel::new("reduce_combine", out.dtype());
-    device.launch(operation, kernel, Grid::blocks(outputs.div_ceil(8).clamp(1, 1 << 16), 256), args)
+    // SAFETY: 1: compared above. 2: `out` is what the caller has to write, and not the partial results. 3: a warp for each result, eight to
+    // a block of 256 threads.
+    unsafe {
+        device.launch(operation, kernel, Grid::blocks(outputs.div_ceil(8).clamp(1, 1 << 16), 256), args)
+    }
 }
 
 /// The number of parts of sums over `count` elements each, if all of them take `blocks` blocks in one part.
@@ -119,7 +132,10 @@ impl Task<'_> {
             out,
             |partial, args, dtype| {
                 let args = args.int(i32::from(whole_block)).array(out).optional(partial);
-                self.device.launch(self.operation, Kernel::new("reduce_rows", dtype), grid, args)
+                // SAFETY: 1: the layout is that of x, and `out` and the partial results, which are new, have room for all results and their
+                // parts. 2: they are new. 3: blocks of 256 threads, a warp or a block for each row. 4: x is borrowed; its address is in the
+                // view.
+                unsafe { self.device.launch(self.operation, Kernel::new("reduce_rows", dtype), grid, args) }
             },
             x,
             layout,
@@ -136,7 +152,12 @@ impl Task<'_> {
             out,
             |partial, args, dtype| {
                 let args = args.array(out).optional(partial);
-                self.device.launch(self.operation, Kernel::new("reduce_columns", dtype), grid, args)
+                // SAFETY: 1: the layout is that of x, and `out` and the partial results, which are new, have room for all results and their
+                // parts. 2: they are new. 3: 256 threads of either shape, which the kernel reads. 4: x is borrowed; its address is in the
+                // view.
+                unsafe {
+                    self.device.launch(self.operation, Kernel::new("reduce_columns", dtype), grid, args)
+                }
             },
             x,
             layout,

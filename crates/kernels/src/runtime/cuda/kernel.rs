@@ -2,8 +2,7 @@
 
 use crate::DType;
 use gradewise_core::Signature;
-use gradewise_ffi::LaunchConfig;
-use smallvec::SmallVec;
+use gradewise_ffi::{Arguments, LaunchConfig};
 use std::fmt;
 
 /// A kernel by what it does: `gw_<operation>[_<p>_<q>_<r>]_<dtype>`.
@@ -105,34 +104,22 @@ impl Grid {
     }
 }
 
-/// The most arguments of a kernel of a user's own.
-pub(super) const COUNT: usize = 40;
-
-/// The arguments of a launch, in the order of the kernel's parameters. Those of all but a few kernels need no allocation.
+/// The arguments of a launch, in the order of the kernel's parameters: those of `gradewise-ffi`, and arrays.
 pub(crate) struct Args<'a> {
-    /// A struct too large to be copied, and which argument it is.
-    pub(super) borrowed: Option<(usize, &'a [u8])>,
+    pub(super) all: Arguments<'a>,
     /// Whether one is an array on the host, which [`CudaDevice::launch`](super::CudaDevice) refuses.
     pub(super) is_on_host: bool,
-    pub(super) words: SmallVec<[u64; 40]>,
-    pub(super) places: SmallVec<[Place; 20]>,
-}
-
-/// Where an argument begins among the words, and its size in bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) start: u16,
-    size: u16,
-}
-
-/// The word that begins with these bytes.
-fn first_half([a, b, c, d]: [u8; 4]) -> u64 {
-    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
 }
 
 impl<'a> Args<'a> {
+    #[inline(always)]
     pub fn new() -> Self {
-        Self { borrowed: None, is_on_host: false, words: SmallVec::new(), places: SmallVec::new() }
+        Self { all: Arguments::new(), is_on_host: false }
+    }
+
+    #[inline(always)]
+    fn and(self, add: impl FnOnce(Arguments<'a>) -> Arguments<'a>) -> Self {
+        Self { all: add(self.all), is_on_host: self.is_on_host }
     }
 
     /// The address of an array's first element; without one, the array is on the host.
@@ -142,72 +129,46 @@ impl<'a> Args<'a> {
         self.pointer(address.unwrap_or_default())
     }
 
-    #[inline(always)]
-    fn word(mut self, word: u64, size: usize) -> Self {
-        self.places.push(Place { start: self.words.len() as u16, size: size as u16 });
-        self.words.push(word);
-        self
-    }
-
-    fn push(mut self, bytes: &[u8]) -> Self {
-        let start = self.words.len();
-        self.places.push(Place { start: start as u16, size: bytes.len() as u16 });
-        self.words.resize(start + bytes.len().div_ceil(8), 0);
-        bytemuck::cast_slice_mut(&mut self.words[start..])[..bytes.len()].copy_from_slice(bytes);
-        self
-    }
-
-    /// An address.
+    /// An address that is not an array's, or that of an array which lives by other means.
     #[inline(always)]
     pub fn pointer(self, address: u64) -> Self {
-        self.word(address, 8)
+        self.and(|all| all.pointer(address))
     }
 
     /// A size or an offset, `long long` in the kernel.
     #[inline(always)]
     pub fn size(self, size: usize) -> Self {
-        self.word(size as u64, 8)
+        self.and(|all| all.size(size))
     }
 
     /// An `int`.
     #[inline(always)]
     pub fn int(self, value: i32) -> Self {
-        self.word(first_half(value.to_ne_bytes()), 4)
+        self.and(|all| all.int(value))
     }
 
     /// A `float`.
     #[inline(always)]
     pub fn float(self, value: f32) -> Self {
-        self.word(first_half(value.to_ne_bytes()), 4)
-    }
-
-    /// How many more arguments there is room for.
-    pub fn room(&self) -> usize {
-        COUNT - self.places.len()
+        self.and(|all| all.float(value))
     }
 
     /// A `double`.
     #[inline(always)]
     pub fn double(self, value: f64) -> Self {
-        self.word(value.to_bits(), 8)
+        self.and(|all| all.double(value))
     }
 
-    /// A struct by value, of alignment at most 8.
+    /// A struct by value.
+    #[inline(always)]
     pub fn value<T: bytemuck::NoUninit>(self, value: &T) -> Self {
-        self.push(bytemuck::bytes_of(value))
+        self.and(|all| all.value(value))
     }
 
-    /// A large struct by value, one per launch, copied by the driver at the launch.
-    pub fn large<T: bytemuck::NoUninit>(mut self, value: &'a T) -> Self {
-        debug_assert!(self.borrowed.is_none(), "one per launch");
-        self.borrowed = Some((self.places.len(), bytemuck::bytes_of(value)));
-        self.places.push(Place { start: 0, size: size_of::<T>() as u16 });
-        self
-    }
-
-    /// Sizes in bytes, in order.
-    pub fn sizes(&self) -> Vec<usize> {
-        self.places.iter().map(|place| usize::from(place.size)).collect()
+    /// A large struct by value, copied by the driver at the launch.
+    #[inline(always)]
+    pub fn large<T: bytemuck::NoUninit>(self, value: &'a T) -> Self {
+        self.and(|all| all.large(value))
     }
 }
 

@@ -1,17 +1,22 @@
 //! Launching kernels: the one place where arguments meet the code on the device.
+//!
+//! What is checked: number and sizes of the arguments, against the compiled kernel, at its first launch on a device; at every launch that no
+//! array among them is on the host, and blocks, shared memory and clusters against the limits of the device. What a kernel does with its
+//! arguments cannot be checked here. Launchers vouch for it, by the numbers of the [contract](CudaDevice::launch_function).
 
 use super::{
     CudaDevice,
-    kernel::{Args, COUNT, Grid, Kernel, Place},
+    kernel::{Args, Grid, Kernel},
 };
 use crate::{Device, Error, Result};
 use gradewise_ffi::{Function, LaunchConfig};
-use smallvec::SmallVec;
-use std::ffi::c_void;
 
 impl CudaDevice {
-    /// Queues `kernel` for `operation`.
-    pub(crate) fn launch(
+    /// Queues `kernel` of csrc for `operation`.
+    ///
+    /// # Safety
+    /// 1 to 4 of [`launch_function`](Self::launch_function). Every kernel of csrc begins by waiting, for which a test looks (5).
+    pub(crate) unsafe fn launch(
         &self,
         operation: &'static str,
         kernel: Kernel,
@@ -22,33 +27,39 @@ impl CudaDevice {
         grid.0.overlapped = self.overlaps();
         let (kernels, id) = (self.kernels(), kernel.id());
         if let Some(function) = kernels.resolved().get(&id) {
-            return self.launch_function(operation, function, grid, args);
+            // SAFETY: 1 to 4: as for this function. 5: as above.
+            return unsafe { self.launch_function(operation, function, grid, args) };
         }
-        let function = kernels.function(self.context(), operation, kernel, &args.sizes())?;
-        self.launch_function(operation, &function, grid, args)
+        let function = kernels.function(self.context(), operation, kernel, &args.all.sizes())?;
+        // SAFETY: 1 to 4: as for this function. 5: as above.
+        unsafe { self.launch_function(operation, &function, grid, args) }
     }
 
     /// Queues a kernel whose parameters are known to be of the sizes of the arguments.
-    pub(crate) fn launch_function(
+    ///
+    /// The comment at each call says by number why the contract holds there.
+    ///
+    /// # Safety
+    /// 1. The arguments are the kernel's parameters in order. Arrays are on this device and hold the elements that sizes, strides and positions
+    ///    among the arguments tell, of the dtypes that the kernel takes. Those for which there are no strides are contiguous.
+    /// 2. An array that the kernel writes is new or unique, or its caller's to write, and no other argument overlaps it, unless the kernel
+    ///    says that it may.
+    /// 3. Threads of a block, dynamic shared memory and cluster are those of the kernel's header, and its blocks cover all work or stride.
+    /// 4. Addresses given as numbers, also inside of structs, are of memory of this device that lives at this call. Memory is returned in
+    ///    the order of the stream, so it may be let go right after the call. Arrays given as such are borrowed by `args`.
+    /// 5. If the grid is overlapped, the kernel begins by waiting for what is ahead of it.
+    pub(crate) unsafe fn launch_function(
         &self,
         operation: &'static str,
         function: &Function,
         grid: Grid,
-        mut args: Args<'_>,
+        args: Args<'_>,
     ) -> Result<()> {
         if args.is_on_host {
             let (actual, expected) = (Device::Cpu, Device::Cuda(self.clone()));
             return Err(Error::DeviceMismatch { operation, argument: "kernel argument", actual, expected });
         }
         let _gate = self.gate().enter();
-        // A struct that is borrowed has no words, and may be the only argument.
-        let words = args.words.as_mut_ptr();
-        let place = |place: &Place| words.wrapping_add(place.start.into()).cast::<c_void>();
-        let mut pointers: SmallVec<[*mut c_void; COUNT]> = args.places.iter().map(place).collect();
-        if let Some((position, bytes)) = args.borrowed {
-            // The driver reads arguments only.
-            pointers[position] = bytes.as_ptr().cast_mut().cast::<c_void>();
-        }
         let describe = || {
             let LaunchConfig { grid, block, shared, .. } = grid.0;
             let of = |sizes: [u32; 3]| match sizes {
@@ -60,10 +71,10 @@ impl CudaDevice {
             format!("{} <<<{}, {}>>>{shared}", function.name(), of(grid), of(block))
         };
         self.queue(operation, describe, || {
-            // SAFETY: number and sizes of the arguments are those of the compiled kernel, all of which were compared when it was resolved;
-            // `args` borrows the arrays, so their memory is returned after this launch in the order of this same stream; the launcher
-            // gives the kernel the sizes of these arrays.
-            unsafe { function.launch(&grid.0, self.stream(), &mut pointers) }
+            // SAFETY: 1: number and sizes of the arguments were compared with the compiled kernel when it was resolved; the launcher knows
+            // its types (1). 2: `args` borrows the arrays, and the launcher vouches for addresses (4); their memory is returned after this
+            // launch, in the order of this same stream. 3 to 5: the launcher vouches (1, 2, 3 and 5).
+            unsafe { function.launch(&grid.0, self.stream(), &args.all) }
         })
     }
 }
@@ -74,7 +85,7 @@ mod tests {
     use crate::{Array, DType};
     use gradewise_fake_driver::Fake;
     use gradewise_ffi::{Driver, Module};
-    use std::fs;
+    use std::{ffi::c_void, fs};
 
     unsafe extern "C" fn nothing(
         _: *const *const c_void,
@@ -92,7 +103,9 @@ mod tests {
         fake.register("gw_any_f32", nothing);
         let text = ".version 8.0\n.target sm_90\n.visible .entry gw_any_f32(.param .u64 a, .param .u64 b)\n{ ret; }\n\0";
         device.kernels().adopt(Module::load(device.context(), "stand-ins", text.as_bytes()).unwrap());
-        let launch = |args| device.launch("test", Kernel::new("any", DType::F32), Grid::linear(1), args);
+        // SAFETY: the stand-in touches none of its arguments.
+        let launch =
+            |args| unsafe { device.launch("test", Kernel::new("any", DType::F32), Grid::linear(1), args) };
         let host = Array::zeros([2], DType::F32, &Device::Cpu).unwrap();
         for args in
             [Args::new().array(&host).optional(None), Args::new().optional(None).optional(Some(&host))]

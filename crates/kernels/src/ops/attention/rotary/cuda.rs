@@ -21,7 +21,9 @@ pub(super) fn run(device: &CudaDevice, x: &Array, cos: &Array, sin: &Array, inve
             .value(&divisor(cos.dims()[0]))
             .value(&divisor(cos.dims()[1]))
             .int(i32::from(inverse));
-        device.launch(NAME, Kernel::new("rotary", x.dtype()), Grid::linear(pairs), args)?;
+        // SAFETY: 1: the operator's entry compared the tables with the positions and pairs of x; all are contiguous. 2: `out` is new. 3:
+        // linear, a thread for a pair; the kernel strides.
+        unsafe { device.launch(NAME, Kernel::new("rotary", x.dtype()), Grid::linear(pairs), args)? };
     }
     Ok(out)
 }

@@ -115,7 +115,10 @@ impl DeviceProgram {
                 .size(weights.map_or(1, |weights| weights.dims()[1]))
                 .double(scale);
             let grid = Grid::linear_by(plane, self.results);
-            device.launch(operation, Kernel::new("table_product", a.dtype()), grid, args)?;
+            // SAFETY: 1: callers have compared the factors, weights and base with the algebra or table that this program was made for; all
+            // are contiguous, and `out` has a plane for each result. 2: `out` is new. 3: linear, with the results along y. 4: the tables
+            // are borrowed.
+            unsafe { device.launch(operation, Kernel::new("table_product", a.dtype()), grid, args)? };
         }
         Ok(out)
     }
@@ -146,7 +149,9 @@ impl DeviceProgram {
                 .size(chunks.rows)
                 .double(scale);
             let grid = chunks.grid(features, self.results);
-            device.launch(operation, Kernel::new("table_product_weights", a.dtype()), grid, args)?;
+            // SAFETY: 1: as in `product`, with a gradient of the shape of the product; each chunk of rows writes its sums for all features
+            // and results. 2: `partials` is new. 3: the chunks' grid, results along y. 4: the tables are borrowed.
+            unsafe { device.launch(operation, Kernel::new("table_product_weights", a.dtype()), grid, args)? };
         }
         sum_partials(device, operation, &partials, [features, self.results], a.dtype(), 1.0)
     }

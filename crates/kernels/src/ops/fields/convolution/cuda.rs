@@ -174,14 +174,20 @@ pub(super) fn gathered(
     let problem = problem(operation, gather, source, w, &out)?;
     if gather.is_depthwise() {
         let kernel = Kernel::new("field_depthwise", dtype);
-        device.launch(operation, kernel, Grid::linear(out.elements()), Args::new().value(&problem))?;
+        // SAFETY: 1: `problem` has the sizes of the fields and the kernel, which the operator's entry compared with the geometry, and
+        // refuses what 32 bits do not count. 2: `out` is new. 3: linear, a thread for a result; the kernel strides. 4: all arrays are
+        // borrowed or live in this function.
+        unsafe {
+            device.launch(operation, kernel, Grid::linear(out.elements()), Args::new().value(&problem))?
+        };
         return Ok(out);
     }
     let tile = Engine::of(device, gather, dtype, &[source, w, &out])?.gather();
     let columns = gather.target[0] * gather.target[1];
     let blocks = gather.rows().div_ceil(tile.rows) * columns.div_ceil(tile.columns) * gather.sizes.groups;
     let grid = Grid::blocks(blocks, THREADS).shared(tile.shared);
-    device.launch(operation, Kernel::new(tile.name, dtype), grid, Args::new().value(&problem))?;
+    // SAFETY: 1: as above. 2: `out` is new. 3: 128 threads and the shared memory of the tile. 4: as above.
+    unsafe { device.launch(operation, Kernel::new(tile.name, dtype), grid, Args::new().value(&problem))? };
     Ok(out)
 }
 
@@ -220,7 +226,9 @@ pub(super) fn gradient(
     let mut problem = problem(operation, gather, source, target, &sums)?;
     problem.splits = splits as i32;
     let grid = Grid::blocks(tiles * splits, THREADS).shared(tile.shared);
-    device.launch(operation, Kernel::new(tile.name, dtype), grid, Args::new().value(&problem))?;
+    // SAFETY: 1: as in `gathered`; `sums` has room for all stretches. 2: `sums` is new. 3: 128 threads and the shared memory of the tile.
+    // 4: all arrays are borrowed or live in this function.
+    unsafe { device.launch(operation, Kernel::new(tile.name, dtype), grid, Args::new().value(&problem))? };
     if splits > 1 {
         sum_partials_into(device, operation, &sums, &out, 1.0)?;
     }
@@ -244,7 +252,9 @@ fn depthwise_gradient(
     problem.splits = splits as i32;
     let grid = Grid::new([lanes, pairs.min(PAIRS), splits], [32, 8, 1]);
     let kernel = Kernel::new("field_depthwise_gradient", out.dtype());
-    device.launch(operation, kernel, grid, Args::new().value(&problem))?;
+    // SAFETY: 1: as in `gathered`; `sums` has room for all stretches. 2: `sums` is new. 3: 32 groups by 8 rows; pairs beyond those of the
+    // grid follow by strides. 4: all arrays are borrowed or live in this function.
+    unsafe { device.launch(operation, kernel, grid, Args::new().value(&problem))? };
     sum_partials_into(device, operation, &sums, &out, 1.0)?;
     Ok(out)
 }

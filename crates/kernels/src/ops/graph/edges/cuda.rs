@@ -165,18 +165,25 @@ pub(super) fn difference(
             let args = share.args(args.size(units).value(&divisor(tiles)).value(&divisor(packs)));
             let args = args.size(rows).size(edges).size(pitch).size(edges * pitch);
             let grid = Grid::blocks(units.min(1 << 16), threads);
-            device.launch(operation, Kernel::new(by_rows, dtype), grid, args)?;
+            // SAFETY: 1: `require_ends`, `require_rows` and `require_shape` where the operator is entered compared the arrays with the
+            // lists; rows of x are contiguous, and counts fit 32 bits. 2: `out` is new. 3: 256 threads; `rows` rows of results fit the
+            // kernel's static shared memory of `STAGED` elements. 4: the lists are borrowed.
+            unsafe { device.launch(operation, Kernel::new(by_rows, dtype), grid, args)? };
         } else {
             let packs = pitch / pack.0;
             let share = Share::of(device, outer, edges * packs, COPYING);
             let units = share.groups * edges * packs;
             let args = share.args(args.size(units).value(&divisor(edges)).value(&divisor(packs)));
-            device.launch(
-                operation,
-                pack.kernel(kernels, h),
-                Grid::linear(units),
-                args.size(edges * pitch),
-            )?;
+            // SAFETY: 1: as above; several neighbours are taken only where all rows and addresses allow it. 2: `out` is new. 3: linear, the
+            // kernel strides. 4: the lists are borrowed.
+            unsafe {
+                device.launch(
+                    operation,
+                    pack.kernel(kernels, h),
+                    Grid::linear(units),
+                    args.size(edges * pitch),
+                )?
+            };
         }
     }
     if pitch > width { out.slice(last, 0..width) } else { Ok(out) }
@@ -215,7 +222,9 @@ pub(super) fn net_inflow(
     if edges / nodes >= LONG {
         let kernel = Kernel::new("net_inflow_long", dtype);
         let args = args.size(outer).size(nodes).size(x.size).size(edges).size(x.pitch);
-        device.launch(operation, kernel, long(outer * nodes, x.size), args)?;
+        // SAFETY: 1: `require_ends`, `require_rows` and `require_shape` where the operator is entered compared the arrays with the lists; x
+        // has rows of `size` elements, `pitch` apart. 2: `out` is new. 3: 32 columns by 8 edges. 4: the lists are borrowed.
+        unsafe { device.launch(operation, kernel, long(outer * nodes, x.size), args)? };
         return added(summands, out);
     }
     require_counts(operation, outer, x.size)?;
@@ -240,7 +249,9 @@ pub(super) fn net_inflow(
     let args = args.size(edges).size(x.pitch).size(edges * x.pitch).size(nodes * x.size);
     let [first, rest @ ..] = &in_place[..] else {
         let kernel = pack.kernel(["net_inflow", "net_inflow_wide"], &out);
-        device.launch(operation, kernel, Grid::linear(units), args)?;
+        // SAFETY: 1: as above, with counts that fit 32 bits and packs that all rows and addresses allow. 2: `out` is new. 3: linear, the
+        // kernel strides. 4: the lists are borrowed.
+        unsafe { device.launch(operation, kernel, Grid::linear(units), args)? };
         return added(summands, out);
     };
     // Where there is one, it is read twice and added once.
@@ -248,7 +259,9 @@ pub(super) fn net_inflow(
         args.array(&summand.array).size(summand.pitch).size(nodes * summand.pitch)
     });
     let kernel = pack.kernel(["net_inflow_onto", "net_inflow_onto_wide"], &out);
-    device.launch(operation, kernel, Grid::linear(units), args.int(i32::from(!rest.is_empty())))?;
+    // SAFETY: 1: as without summands; these were checked to have the shape and dtype of the result, and to lie in rows of such pitches. 2:
+    // `out` is new. 3: linear, the kernel strides. 4: the lists are borrowed.
+    unsafe { device.launch(operation, kernel, Grid::linear(units), args.int(i32::from(!rest.is_empty())))? };
     Ok(out)
 }
 
@@ -274,7 +287,9 @@ pub(super) fn concat_mean(
     if edges / nodes >= LONG {
         let kernel = Kernel::new("concat_segment_mean_long", dtype);
         let args = args.size(outer).size(nodes).size(width).size(features).size(edges);
-        device.launch(operation, kernel, long(outer * nodes, width), args)?;
+        // SAFETY: 1: `require_ends`, `require_rows` and `require_shape` where the operator is entered compared the arrays with the lists,
+        // which are contiguous. 2: `out` is new. 3: 32 columns by 8 edges. 4: the list is borrowed.
+        unsafe { device.launch(operation, kernel, long(outer * nodes, width), args)? };
         return Ok(out);
     }
     require_counts(operation, outer, TILE * width)?;
@@ -287,7 +302,9 @@ pub(super) fn concat_mean(
     let args = share.args(args.value(&divisor(features / pack.0)).value(&divisor(received / pack.0)));
     let args = args.size(nodes).size(edges).size(nodes * features).size(edges * received).size(nodes * width);
     let kernel = pack.kernel(["concat_segment_mean", "concat_segment_mean_wide"], h);
-    device.launch(operation, kernel, Grid::linear(units), args)?;
+    // SAFETY: 1: as above, with counts that fit 32 bits and packs that all rows and addresses allow. 2: `out` is new. 3: linear, in whole
+    // tiles; the kernel strides. 4: the list is borrowed.
+    unsafe { device.launch(operation, kernel, Grid::linear(units), args)? };
     Ok(out)
 }
 
@@ -321,7 +338,10 @@ pub(super) fn spread(
             .value(&divisor(packs));
         let args = share.args(args).size(bound).size(x.pitch).size(bound * x.pitch).size(positions * x.size);
         let kernel = pack.kernel(["segment_spread", "segment_spread_wide"], &out);
-        device.launch(operation, kernel, Grid::linear(units), args)?;
+        // SAFETY: 1: `require_ends`, `require_rows` and `require_shape` where the operator is entered compared the arrays with the lists; x
+        // has rows of `size` elements, `pitch` apart, and counts fit 32 bits. 2: `out` is new. 3: linear, the kernel strides. 4: the list
+        // is borrowed.
+        unsafe { device.launch(operation, kernel, Grid::linear(units), args)? };
     }
     Ok(out)
 }

@@ -24,7 +24,11 @@ pub(super) fn gather(
     let out = Array::for_kernel(operation, shape, x.dtype(), device)?;
     if out.elements() > 0 {
         let args = sizes(Args::new().array(x).array(words).array(&out), layout);
-        device.launch(operation, Kernel::new("gather", x.dtype()), Grid::linear(out.elements()), args)?;
+        // SAFETY: 1: `layout` compared x with the positions, which are below the size of the axis; both are contiguous. 2: `out` is new. 3:
+        // linear, the kernel strides.
+        unsafe {
+            device.launch(operation, Kernel::new("gather", x.dtype()), Grid::linear(out.elements()), args)?
+        };
     }
     Ok(out)
 }
@@ -48,7 +52,9 @@ pub(super) fn scatter(
         } else {
             ("scatter_add", layout.outer * layout.inner)
         };
-        device.launch(operation, Kernel::new(kernel, x.dtype()), Grid::linear(threads), args)?;
+        // SAFETY: 1: as in `gather`, with x in the shape of the positions. 2: `out` is new, and threads write different elements: positions
+        // are distinct, or a thread has a whole line. 3: linear, the kernels stride.
+        unsafe { device.launch(operation, Kernel::new(kernel, x.dtype()), Grid::linear(threads), args)? };
     }
     Ok(out)
 }

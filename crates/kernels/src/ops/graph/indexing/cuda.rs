@@ -40,7 +40,9 @@ pub(super) fn select(
         .value(&divisor(row / word))
         .size(index.bound());
     let kernels = ["index_select_w2", "index_select_w4", "index_select_w8", "index_select_w16"];
-    device.launch(operation, Kernel::of_words(kernels, word), Grid::linear(words), args)?;
+    // SAFETY: 1: the operator's entry found `bound` entries along the axis of x, which is contiguous, and all indices are below it; words
+    // divide rows and addresses. 2: `out` is new. 3: linear, the kernel strides. 4: the index is borrowed.
+    unsafe { device.launch(operation, Kernel::of_words(kernels, word), Grid::linear(words), args)? };
     Ok(out)
 }
 
@@ -70,6 +72,8 @@ pub(super) fn sum(
         let args = args.size(outer).size(bound).size(inner);
         ("segment_sum_long", Grid::new([blocks, 1, 1], [32, 8, 1]), args)
     };
-    device.launch(operation, Kernel::new(name, x.dtype()), grid, args.size(segments.len()))?;
+    // SAFETY: 1: the operator's entry found an entry of x for each member of a segment; lists and their starts belong to one index. 2:
+    // `out` is new. 3: linear, or 32 columns by 8 members for long segments. 4: the index is borrowed.
+    unsafe { device.launch(operation, Kernel::new(name, x.dtype()), grid, args.size(segments.len()))? };
     Ok(out)
 }

@@ -30,7 +30,16 @@ pub(super) fn forward(
             .size(*classes)
             .size(ignored(options))
             .double(options.label_smoothing);
-        device.launch(NAME, Kernel::new("cross_entropy_fwd", x.dtype()), row_grid(*rows, *classes), args)?;
+        // SAFETY: 1: the logits are contiguous rows of `classes`, targets are as many as rows and below the number of classes or ignored
+        // (`check`); three numbers for each row. 2: `out` is new. 3: a grid of rows. 4: the list of targets is the caller's, who keeps it.
+        unsafe {
+            device.launch(
+                NAME,
+                Kernel::new("cross_entropy_fwd", x.dtype()),
+                row_grid(*rows, *classes),
+                args,
+            )?
+        };
     }
     Ok(out)
 }
@@ -57,7 +66,16 @@ pub(super) fn backward(
             .size(*classes)
             .size(ignored(options))
             .double(options.label_smoothing);
-        device.launch(NAME, Kernel::new("cross_entropy_bwd", x.dtype()), row_grid(*rows, *classes), args)?;
+        // SAFETY: 1: as in the forward pass; the operator's entry checked that there is a sum for each row in double precision, and one
+        // scale. 2: `out` is new. 3: a grid of rows. 4: the list of targets is the caller's, who keeps it.
+        unsafe {
+            device.launch(
+                NAME,
+                Kernel::new("cross_entropy_bwd", x.dtype()),
+                row_grid(*rows, *classes),
+                args,
+            )?
+        };
     }
     Ok(out)
 }

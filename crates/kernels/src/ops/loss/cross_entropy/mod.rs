@@ -105,6 +105,14 @@ pub fn cross_entropy_backward(
     grad.require_shape(NAME, "grad", &[], || "the loss is a scalar".to_owned())?;
     let log_sum_exp = forward.log_sum_exp.contiguous()?;
     log_sum_exp.require_shape(NAME, "log_sum_exp", &[logits.rows], || "one entry for each row".to_owned())?;
+    let (actual, expected) = (log_sum_exp.dtype(), DType::F64);
+    if actual != expected {
+        return Err(CoreError::DType { operation: NAME, argument: "log_sum_exp", actual, expected }.into());
+    }
+    for (argument, array) in [("log_sum_exp", &log_sum_exp), ("count", &forward.count)] {
+        x.require_beside(&array.device(), NAME, argument)?;
+    }
+    forward.count.require_shape(NAME, "count", &[], || "one number for all rows".to_owned())?;
     let scale = crate::ops::div(&grad.cast(DType::F64)?, &forward.count)?;
     if let (Device::Cuda(device), Some(lists)) = (x.device(), targets.resident()) {
         return cuda::backward(&device, &logits, lists, options, &log_sum_exp, &scale);
@@ -116,4 +124,28 @@ pub fn cross_entropy_backward(
             cpu::backward(source, logits.classes, &lists.values, options, log_sum_exp, scale, out);
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backward_pass_takes_what_the_forward_pass_gives() {
+        let cpu = &Device::Cpu;
+        let x = Array::zeros([2, 3], DType::F32, cpu).unwrap();
+        let targets = Index::new(&[0, 2], 3, cpu).unwrap();
+        let options = CrossEntropyOptions::default();
+        let forward = cross_entropy(&x, &targets, &options).unwrap();
+        let grad = Array::ones([], DType::F32, cpu).unwrap();
+        let backward =
+            |forward: &CrossEntropy| cross_entropy_backward(&x, &targets, &options, forward, &grad);
+        assert_eq!(backward(&forward).unwrap().dims(), [2, 3]);
+        let narrow = forward.log_sum_exp.cast(DType::F32).unwrap();
+        let error = backward(&CrossEntropy { log_sum_exp: narrow, ..forward.clone() }).unwrap_err();
+        assert!(error.to_string().contains("log_sum_exp"), "{error}");
+        let counts = Array::ones([2], DType::F64, cpu).unwrap();
+        let error = backward(&CrossEntropy { count: counts, ..forward }).unwrap_err();
+        assert!(error.to_string().contains("count"), "{error}");
+    }
 }

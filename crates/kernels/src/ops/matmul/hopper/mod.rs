@@ -6,7 +6,7 @@ mod tests;
 
 use super::product::{Operand, Product};
 use crate::{
-    Array, CudaDevice, DType, Result,
+    Array, CudaDevice, DType, Error, Result,
     cpu::gemm::Sizes,
     runtime::{
         cuda::{Args, Grid, Kernel, Words},
@@ -134,7 +134,10 @@ pub(super) fn serves(device: &CudaDevice, product: &Product<'_>) -> bool {
 /// Computes `product` into `out` if this device and these operands can be served. Returns whether they were.
 ///
 /// `exact` is for f32 that is not to be rounded to TF32.
-pub(super) fn run(
+///
+/// # Safety
+/// As for `Product::run_into`.
+pub(super) unsafe fn run(
     device: &CudaDevice,
     product: &Product<'_>,
     out: &Array,
@@ -148,7 +151,8 @@ pub(super) fn run(
         return Ok(false);
     }
     if product.dtype == DType::F32 && product.a.transpose && !product.b.transpose {
-        return with_transposed(device, product, out, accumulate, exact);
+        // SAFETY: as for this function.
+        return unsafe { with_transposed(device, product, out, accumulate, exact) };
     }
     let Some(layout) = Layout::of(product.dtype, product.a.transpose, product.b.transpose) else {
         return Ok(false);
@@ -261,12 +265,17 @@ pub(super) fn run(
     let slots = (device.info().multiprocessors as usize / tile.cluster).max(1);
     let grid =
         Grid::blocks(units.min(slots) * tile.cluster, Tile::THREADS).shared(shared).cluster(tile.cluster);
-    device.launch(
-        product.operation,
-        Kernel::new(kernel, product.dtype),
-        grid,
-        Args::new().large(&problem),
-    )?;
+    // SAFETY: 1: as the caller of `Product::run_into` vouches for operands, segments and `out`; `target` has room for all stretches. 2:
+    // `target` is new, or `out`, which the caller has to write. 3: threads, shared memory and cluster are those of the tile that the kernel
+    // was compiled for. 4: as for 1.
+    unsafe {
+        device.launch(
+            product.operation,
+            Kernel::new(kernel, product.dtype),
+            grid,
+            Args::new().large(&problem),
+        )?
+    };
     if let (Some(copy), Some(place)) = (copy, product.a.transposed) {
         // The cell was found empty above, so `set` succeeds.
         let _ = place.set(copy);
@@ -276,13 +285,27 @@ pub(super) fn run(
             Stretches { parts: problem.list, accumulate: i32::from(accumulate), stride: c_stride as u64 };
         let into = out.cuda_address() + (c_offset * size) as u64;
         let kernel = Kernel::new("matmul_stretches", product.dtype);
-        sum_stretches(device, (product.operation, kernel), &summed, &target, into, [m * n, product.count])?;
+        // SAFETY: the plan's list counts the stretches that `target` was made for; `out` is the caller's of `Product::run_into` to write.
+        unsafe {
+            sum_stretches(
+                device,
+                (product.operation, kernel),
+                &summed,
+                &target,
+                into,
+                [m * n, product.count],
+            )?;
+        }
     }
     Ok(true)
 }
 
 /// Adds up the stretches of `count` results of `size` elements each, a multiple of 4.
-fn sum_stretches(
+///
+/// # Safety
+/// `stretches` has as many entries of that size as `summed` counts, in f32; at `into` there is room for the results, in the kernel's dtype,
+/// which nothing else of the launch reads.
+unsafe fn sum_stretches(
     device: &CudaDevice,
     (operation, kernel): (&'static str, Kernel),
     summed: &Stretches,
@@ -291,7 +314,8 @@ fn sum_stretches(
     [size, count]: [usize; 2],
 ) -> Result<()> {
     let args = Args::new().large(summed).array(stretches).pointer(into).size(size);
-    device.launch(operation, kernel, Grid::linear_by(size.div_ceil(4), count), args)
+    // SAFETY: 1 and 2: as the caller vouches. 3: 256 threads along x for four results each, and a result along y. 4: as the caller vouches.
+    unsafe { device.launch(operation, kernel, Grid::linear_by(size.div_ceil(4), count), args) }
 }
 
 /// The sum of `stretches` `[count, …]` in f32, in order, into `out`, whose number of elements is a multiple of 4.
@@ -302,9 +326,21 @@ pub(crate) fn sum_all(
     out: &Array,
 ) -> Result<()> {
     let mut summed = Stretches { parts: [0; LIST], accumulate: 0, stride: out.elements() as u64 };
-    summed.parts[1] = stretches.dims()[0] as i32;
+    let (count, size) = (stretches.dims()[0], out.elements());
+    let fits = stretches.dtype() == DType::F32
+        && stretches.elements() == count * size
+        && size.is_multiple_of(4)
+        && stretches.is_contiguous()
+        && out.is_contiguous();
+    if !fits {
+        let (actual, expected) =
+            (stretches.shape().to_string(), "[count, …] of results, a multiple of 4 each");
+        return Err(Error::Argument { operation, argument: "stretches", actual, expected });
+    }
+    summed.parts[1] = count as i32;
     let kernel = Kernel::new("matmul_stretches", out.dtype());
-    sum_stretches(device, (operation, kernel), &summed, stretches, out.cuda_address(), [out.elements(), 1])
+    // SAFETY: compared above; the caller has `out` written.
+    unsafe { sum_stretches(device, (operation, kernel), &summed, stretches, out.cuda_address(), [size, 1]) }
 }
 
 pub(crate) const fn element(dtype: DType) -> u32 {
@@ -370,7 +406,10 @@ fn transposed_on_the_way(
 }
 
 /// Aᵀ·B in TF32, for which B is transposed first, unless it has been already.
-fn with_transposed(
+///
+/// # Safety
+/// As for `Product::run_into`.
+unsafe fn with_transposed(
     device: &CudaDevice,
     product: &Product<'_>,
     out: &Array,
@@ -384,17 +423,22 @@ fn with_transposed(
     let operand = &product.b;
     let transposed = match operand.transposed.and_then(OnceCell::get) {
         Some(transposed) => transposed.clone(),
-        None => transpose(device, product)?,
+        // SAFETY: as for this function.
+        None => unsafe { transpose(device, product)? },
     };
     let stride = if operand.stride == 0 { 0 } else { n * k };
     let address = transposed.cuda_address();
     let b = Operand { address, row: k, stride, transpose: true, index: operand.index, transposed: None };
     let product = Product { b, bias: product.bias.clone(), ..*product };
-    run(device, &product, out, accumulate, exact)
+    // SAFETY: the transposed matrices are as many, and live until after the call; all else is as it was given.
+    unsafe { run(device, &product, out, accumulate, exact) }
 }
 
 /// The matrices of B, transposed.
-fn transpose(device: &CudaDevice, product: &Product<'_>) -> Result<Array> {
+///
+/// # Safety
+/// As for `Product::run_into`.
+unsafe fn transpose(device: &CudaDevice, product: &Product<'_>) -> Result<Array> {
     let Sizes { n, k, .. } = product.sizes;
     let operand = &product.b;
     let count = if operand.stride == 0 { 1 } else { matrices(product, operand.index) };
@@ -409,6 +453,8 @@ fn transpose(device: &CudaDevice, product: &Product<'_>) -> Result<Array> {
         .size(operand.stride);
     let tiles = n.div_ceil(32) * k.div_ceil(32) * count;
     let grid = Grid::blocks(tiles.min(1 << 16), Grid::THREADS);
-    device.launch(product.operation, Kernel::new("matmul_transpose", DType::F32), grid, args)?;
+    // SAFETY: 1: as the caller of `Product::run_into` vouches for operand B, whose row and stride these are; `transposed` has room for its
+    // matrices. 2: `transposed` is new. 3: 256 threads turn tiles of 32 by 32. 4: as for 1.
+    unsafe { device.launch(product.operation, Kernel::new("matmul_transpose", DType::F32), grid, args)? };
     Ok(transposed)
 }

@@ -66,7 +66,10 @@ pub(super) fn forward(
             .flatten()
             .or_else(|| held_rows(held, rows, features, &arrays))
             .unwrap_or_else(|| (Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features)));
-        device.launch(NAME, kernel, grid, args)?;
+        // SAFETY: 1: shapes and dtypes of the parameters were checked where the operator is entered; all arrays are contiguous rows of so
+        // many features. 2: results and statistics are new. 3: the grid comes with the kernel from `streamed_rows` or `held_rows`, or is
+        // that of rows of any length.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
     }
     Ok(Normalized { output, mean, inverse_std })
 }
@@ -99,7 +102,8 @@ pub(super) fn backward(
         let streams = Streams { arrays: 2, kept, shortest: Streams::BEYOND_PLAIN };
         let (kernel, grid) = streamed_rows(device, streamed, rows, features, &streams, &arrays)
             .unwrap_or_else(|| (Kernel::new("layer_norm_bwd", x.dtype()), row_grid(rows, features)));
-        device.launch(NAME, kernel, grid, args)?;
+        // SAFETY: 1: as in the forward pass; the statistics were checked to have an entry for each row. 2: `out` is new. 3: as there.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
     }
     let mut gradients = Gradients { x: out, weight: None, bias: None };
     if weight.is_some() || has_bias {
@@ -145,7 +149,9 @@ fn parameters(
         .size(features)
         .size(parts);
     let grid = Grid::new([(tiles * parts).min(1 << 16), 1, 1], [32, 8, 1]);
-    device.launch(NAME, Kernel::new(kernel, x.dtype()), grid, args)?;
+    // SAFETY: 1: as above; each tile of columns writes its part of the sums, `[features, parts]`. 2: the sums are new. 3: 32 columns, or as
+    // many packs, by 8 rows.
+    unsafe { device.launch(NAME, Kernel::new(kernel, x.dtype()), grid, args)? };
     let total = |partial: &Array| -> Result<Array> {
         let out = Array::for_kernel(NAME, [features], x.dtype(), device)?;
         reduce::cuda::sum_parts(device, NAME, partial, &out, 1.0)?;

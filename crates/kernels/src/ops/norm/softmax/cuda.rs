@@ -21,6 +21,8 @@ pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, logar
     let (kernel, grid) = streamed_rows(device, streamed, rows, columns, &streams, &[x, &out])
         .or_else(|| held_rows(held, rows, columns, &[x, &out]))
         .unwrap_or_else(|| (Kernel::new("softmax", x.dtype()), row_grid(rows, columns)));
-    device.launch(operation, kernel, grid, args)?;
+    // SAFETY: 1: x is contiguous rows of `columns` elements, and `out` has its shape. 2: `out` is new. 3: the grid comes with the kernel
+    // from `streamed_rows` or `held_rows`, or is that of rows of any length.
+    unsafe { device.launch(operation, kernel, grid, args)? };
     Ok(out)
 }

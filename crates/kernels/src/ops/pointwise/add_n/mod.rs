@@ -30,7 +30,8 @@ pub fn add_n(arrays: &[&Array]) -> Result<Array> {
         (Device::Cuda(device), [_, _, ..]) => {
             let (now, later) = others.split_at(others.len().min(ADD_N_AT_ONCE - 1));
             let sum = Array::for_kernel(NAME, first.shape(), first.dtype(), &device)?;
-            cuda::into(&device, &sum, first, now)?;
+            // SAFETY: `check` compared all arrays; the sum is new.
+            unsafe { cuda::into(&device, &sum, first, now)? };
             (sum, later)
         }
         (_, [second, later @ ..]) => (add(first, second)?, later),
@@ -47,7 +48,9 @@ pub fn add_n_assign(a: &mut Array, others: &[&Array]) -> Result<()> {
     check(a, others)?;
     match (a.device(), others) {
         (Device::Cuda(device), [_, _, ..]) if a.is_unique() && a.is_contiguous() => {
-            others.chunks(ADD_N_AT_ONCE - 1).try_for_each(|now| cuda::into(&device, a, a, now))
+            // SAFETY: `check` compared all arrays; a is contiguous and unique.
+            let add = |now: &[&Array]| unsafe { cuda::into(&device, a, a, now) };
+            others.chunks(ADD_N_AT_ONCE - 1).try_for_each(add)
         }
         (Device::Cuda(_), [_, _, ..]) => {
             *a = add_n(&[&[&*a], others].concat())?;

@@ -29,12 +29,16 @@ pub(super) fn run(
     b: &Array,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, a.shape(), a.dtype(), device)?;
-    into(device, operation, name, &out, [a, b])?;
+    // SAFETY: callers have broadcast both to one shape and compared their dtypes and devices; `out` is new and like them.
+    unsafe { into(device, operation, name, &out, [a, b])? };
     Ok(out)
 }
 
 /// As [`run`], into a contiguous array whose storage is not shared; it may be one of the arguments.
-pub(super) fn into(
+///
+/// # Safety
+/// All three arrays have one shape, dtype and device; `out` is contiguous and the caller's to write. It may be one of the arguments.
+pub(super) unsafe fn into(
     device: &CudaDevice,
     operation: &'static str,
     name: Name,
@@ -42,7 +46,8 @@ pub(super) fn into(
     arguments: [&Array; 2],
 ) -> Result<()> {
     let kernel = Kernel::new("binary", out.dtype());
-    elementwise(device, operation, kernel, out, arguments, |args| args.int(name as i32))
+    // SAFETY: as for this function; the kernel takes two views and the function's number.
+    unsafe { elementwise(device, operation, kernel, out, arguments, |args| args.int(name as i32)) }
 }
 
 #[cfg(test)]

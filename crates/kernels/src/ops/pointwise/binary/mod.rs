@@ -132,7 +132,8 @@ pub fn add_assign(a: &mut Array, b: &Array) -> Result<()> {
         return Ok(());
     }
     if let Device::Cuda(device) = a.device() {
-        return cuda::into(&device, NAME, cuda::Name::Add, a, [a, &right]);
+        // SAFETY: b was compared with a and broadcast to its shape; a is contiguous and unique.
+        return unsafe { cuda::into(&device, NAME, cuda::Name::Add, a, [a, &right]) };
     }
     let own = a.strides().to_vec();
     let (sizes, [strides, _]) = collapse(a.dims(), [right.strides(), &own]);

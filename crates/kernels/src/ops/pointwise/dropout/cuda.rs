@@ -29,6 +29,14 @@ pub(super) fn mask(
         .value(&random.stream)
         .size(threshold as usize)
         .double(kept);
-    device.launch(operation, Kernel::new("dropout_mask", dtype), Grid::linear(elements.div_ceil(4)), args)?;
+    // SAFETY: 1 and 2: `out` is new and has as many elements. 3: linear, a thread for four random numbers; the kernel strides.
+    unsafe {
+        device.launch(
+            operation,
+            Kernel::new("dropout_mask", dtype),
+            Grid::linear(elements.div_ceil(4)),
+            args,
+        )?
+    };
     Ok(out)
 }

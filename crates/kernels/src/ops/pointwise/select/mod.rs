@@ -23,7 +23,8 @@ pub fn select(mask: &Array, a: &Array, b: &Array) -> Result<Array> {
     if let Device::Cuda(device) = a.device() {
         let out = Array::for_kernel(NAME, &shape, a.dtype(), &device)?;
         let kernel = Kernel::new("select", a.dtype());
-        elementwise(&device, NAME, kernel, &out, [&mask, &a, &b], |args| args)?;
+        // SAFETY: all three have one dtype and device, and were broadcast to the shape of `out`, which is new.
+        unsafe { elementwise(&device, NAME, kernel, &out, [&mask, &a, &b], |args| args)? };
         return Ok(out);
     }
     let own = shape.contiguous_strides();

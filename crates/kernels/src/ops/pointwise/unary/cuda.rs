@@ -19,9 +19,12 @@ impl Code {
 pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, code: Code) -> Result<Array> {
     let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
     let [p, q] = code.parameters;
-    elementwise(device, operation, Kernel::new("unary", x.dtype()), &out, [x], |args| {
-        args.int(code.number).double(p).double(q)
-    })?;
+    // SAFETY: `out` is new and has shape and dtype of x; the kernel takes the function's number and two parameters.
+    unsafe {
+        elementwise(device, operation, Kernel::new("unary", x.dtype()), &out, [x], |args| {
+            args.int(code.number).double(p).double(q)
+        })?;
+    }
     Ok(out)
 }
 

@@ -123,7 +123,9 @@ pub(super) fn forward(
         .array(&kept[1])
         .array(&kept[2]);
     let kernel = plan.forward.kernel_for(kept.iter().chain([&output]).chain(residual));
-    device.launch(NAME, kernel, plan.forward.grid, args)?;
+    // SAFETY: 1: `check` compared all operands with the sizes of the plan; they are contiguous; output and intermediates have its shape. 2:
+    // they are new. 3: the plan's grid is the kernel's. 4: the operands, of which the weights are addresses, are borrowed.
+    unsafe { device.launch(NAME, kernel, plan.forward.grid, args)? };
     Ok(Forward { output, kept: Kept::All(kept) })
 }
 
@@ -150,6 +152,9 @@ pub(super) fn backward(
         .optional(grad_x.as_ref())
         .array(&partials);
     let kernel = plan.backward.kernel_for(kept.iter().chain([grad]));
-    device.launch(NAME, kernel, plan.backward.grid, args)?;
+    // SAFETY: 1: `check` compared all operands with the sizes of the plan; they are contiguous, as are the intermediates and the gradient,
+    // which have the shape of the output; each block writes its sums of all parameters. 2: results are new. 3: the plan's grid is the
+    // kernel's. 4: the operands, of which the weights are addresses, are borrowed.
+    unsafe { device.launch(NAME, kernel, plan.backward.grid, args)? };
     gathered(device, arrays, grad_x, &partials, [])
 }

@@ -305,6 +305,11 @@ pub fn backward(
         exact(NAME, name, array, &shape, like_the_output)?;
         alike(NAME, &[("x", operands.x), (name, array)])?;
     }
+    // As the forward pass makes them: kernels take them as they are.
+    if let Some(view) = kept.intermediates().iter().find(|array| !array.is_contiguous()) {
+        let (shape, strides) = (view.shape().clone(), view.strides().to_vec());
+        return Err(Error::NotContiguous { operation: NAME, shape, strides });
+    }
     let arrays = contiguous(operands)?;
     let grad = grad.contiguous()?;
     if let Device::Cpu = arrays[0].device() {

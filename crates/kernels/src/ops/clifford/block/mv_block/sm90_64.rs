@@ -165,7 +165,10 @@ impl Plan {
             .array(&output)
             .array(&prepared);
         let (kernel, grid) = self.forward;
-        device.launch(NAME, kernel, grid, args)?;
+        // SAFETY: 1: `check` compared all operands with the sizes of the plan; they are contiguous; y has the shape of the output, and
+        // `prepared` room for what the kernel leaves of the parameters. 2: both results are new. 3: the grid has the threads and the shared
+        // memory of the build's table of launches. 4: the operands, of which the weights are addresses, are borrowed.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
         Ok([output, prepared])
     }
 
@@ -209,7 +212,10 @@ impl Plan {
             .size(inputs)
             .size(pitch)
             .size(features);
-        device.launch(NAME, kernel, grid, args)?;
+        // SAFETY: 1: `check` compared all operands with the sizes of the plan; they are contiguous, x perhaps in wider rows, `pitch` apart,
+        // as is its gradient; each block writes its sums. 2: results are new. 3: threads and shared memory are those of the table of
+        // launches; columns along y, halves of the blades along z.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
         let shape = [grades, inputs, features];
         let sums = sum_partials(device, NAME, &partial, shape, arrays[1].dtype(), 1.0)?;
         let grad_x = match grad_x {
@@ -243,7 +249,9 @@ impl Plan {
             .array(&partial)
             .size(tiles)
             .size(features);
-        device.launch(NAME, kernel, grid, args)?;
+        // SAFETY: 1: `kept` has tiles of so many rows and features, which the backward kernel has written, and each block writes its sums.
+        // 2: `partial` is new. 3: threads and shared memory are those of the table of launches; halves along z.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
         sum_partials(device, NAME, &partial, [2, grades, features, features], parameters, 1.0)
     }
 }
@@ -299,6 +307,7 @@ pub(super) fn backward(
     let [y, prepared] = kept;
     // With another compute mode than in the forward pass, operands are different ones. The copy engine reads from multiples of 16 bytes.
     let fits = prepared.dtype() == DType::F32
+        && prepared.device() == Device::Cuda(device.clone())
         && prepared.elements() == self::prepared(algebra, plan.numbers)
         && prepared.is_contiguous()
         && prepared.cuda_address().is_multiple_of(16);
@@ -326,7 +335,11 @@ pub(super) fn backward(
         .array(&inner.inverses)
         .array(&partials);
     let (kernel, grid) = plan.backward;
-    device.launch(NAME, kernel, grid, args)?;
+    // SAFETY: 1: `check` compared all operands with the sizes of the plan; they are contiguous, as are y and the gradient, which have the
+    // shape of the output; `prepared` is what the forward kernel leaves (`fits`), and `inner`, `grad_y` and `partials` have room for what
+    // this one leaves. 2: results are new. 3: the grid has the threads and the shared memory of the table of launches. 4: the operands, of
+    // which the weights are addresses, are borrowed.
+    unsafe { device.launch(NAME, kernel, grid, args)? };
     let parameters = arrays[1].dtype();
     let others = plan.inner_sums(device, algebra, &inner, parameters)?;
     // Its memory serves the gradient of x.

@@ -4,7 +4,7 @@ use super::{Bias, Gradients, NAME, Needs, Sizes, few_to_many::Narrow};
 
 pub(in crate::ops::clifford) use super::call::Backward;
 use crate::{
-    Array, CudaDevice, DType, Result,
+    Array, CudaDevice, DType, Error, Result,
     cpu::gemm,
     ops::{
         self,
@@ -69,7 +69,8 @@ pub(in crate::ops::clifford) fn forward(
         scale: 1.0,
         window: None,
     };
-    product.run(device, [blades, sizes.batch, sizes.outputs])
+    // SAFETY: the operator's entry compared x, w and the bias with the sizes, and x lies in rows `pitch` apart; all are borrowed.
+    unsafe { product.run(device, [blades, sizes.batch, sizes.outputs]) }
 }
 
 fn by_narrow(
@@ -255,10 +256,12 @@ pub(in crate::ops::clifford) fn backward(
         let tables = DeviceAlgebra::of(device, algebra)?;
         let products = GradientProducts::new(algebra, &tables, sizes, grad.dtype(), upstream);
         if lacks_x {
-            gradients.x = Some(add_or_write(device, &products.of_x(w), x, add_to)?);
+            // SAFETY: the operator's entry compared x, w and the gradient with the sizes; all live until after the call.
+            gradients.x = Some(unsafe { add_or_write(device, &products.of_x(w), x, add_to)? });
         }
         if lacks_w {
-            gradients.w = Some(products.of_w(x).run(device, w.shape())?);
+            // SAFETY: as above.
+            gradients.w = Some(unsafe { products.of_w(x).run(device, w.shape())? });
         }
     }
     if needs.bias && gradients.bias.is_none() {
@@ -269,15 +272,26 @@ pub(in crate::ops::clifford) fn backward(
 }
 
 /// The product of the shape of `x`, added to `target` in place if there is one.
-fn add_or_write(
+///
+/// # Safety
+/// As for [`Product::run`].
+unsafe fn add_or_write(
     device: &CudaDevice,
     product: &Product<'_>,
     x: &Array,
     target: Option<&Array>,
 ) -> Result<Array> {
-    let Some(target) = target else { return product.run(device, x.shape()) };
+    // SAFETY: as for this function.
+    let Some(target) = target else { return unsafe { product.run(device, x.shape()) } };
+    target.require_like(x, NAME, "add_to")?;
+    target.require_shape(NAME, "add_to", x.dims(), || "the gradient of x is added to it".to_owned())?;
+    if !target.is_contiguous() {
+        let (shape, strides) = (target.shape().clone(), target.strides().to_vec());
+        return Err(Error::NotContiguous { operation: NAME, shape, strides });
+    }
     if target.elements() > 0 {
-        product.run_into(device, target, true)?;
+        // SAFETY: as for this function; `target` was compared above, and the caller has it written.
+        unsafe { product.run_into(device, target, true)? };
     }
     Ok(target.clone())
 }

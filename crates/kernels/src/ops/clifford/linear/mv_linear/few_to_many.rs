@@ -260,9 +260,13 @@ impl<'a> Narrow<'a> {
         Blocks { stretches: self.stretches(THREADS / packs, across), packs, across }
     }
 
-    fn launch(&self, kernel: Kernel, grid: [usize; 3], shared: usize, map: &Map) -> Result<()> {
+    /// # Safety
+    /// The map's addresses are those of arrays of the sizes of this map that live, `shared` is what the kernel keeps of a row or of its sums,
+    /// and what the kernel writes is new.
+    unsafe fn launch(&self, kernel: Kernel, grid: [usize; 3], shared: usize, map: &Map) -> Result<()> {
         let grid = Grid::new(grid, [THREADS as u32, 1, 1]).shared(shared);
-        self.device.launch(NAME, kernel, grid, Args::new().value(map))
+        // SAFETY: 1, 2 and 4: as the caller vouches. 3: 256 threads, and the shared memory that the caller counted.
+        unsafe { self.device.launch(NAME, kernel, grid, Args::new().value(map)) }
     }
 
     /// out = f·w + bias.
@@ -275,7 +279,9 @@ impl<'a> Narrow<'a> {
             packs: packs as i32,
             ..self.with_bias(self.map(w), bias)
         };
-        self.launch(self.kernel(SPREAD, pack), [stretches, self.groups(), across], 0, &map)
+        // SAFETY: features, matrices and the bias were compared with the sizes where the operator is entered, and are borrowed; packs fit
+        // all rows; `out` is new; the kernel keeps nothing in dynamic shared memory.
+        unsafe { self.launch(self.kernel(SPREAD, pack), [stretches, self.groups(), across], 0, &map) }
     }
 
     /// out = m·wᵀ + bias.
@@ -289,12 +295,9 @@ impl<'a> Narrow<'a> {
         // The kernels for 1, 4 and 8 features fill up with zeros.
         let width = if self.few == 2 { 4 } else { self.few.next_power_of_two() };
         let shared = width * self.many * size_of::<f32>();
-        self.launch(
-            self.kernel(COLLECT, self.pack([many, many])),
-            [stretches, self.groups(), 1],
-            shared,
-            &map,
-        )
+        let kernel = self.kernel(COLLECT, self.pack([many, many]));
+        // SAFETY: as in `spread`; the kernel keeps the matrix of a group in shared memory, in f32.
+        unsafe { self.launch(kernel, [stretches, self.groups(), 1], shared, &map) }
     }
 
     /// The gradients of the matrices and, where blades are biased, of the bias; and out = f·w, if it is given.
@@ -337,7 +340,8 @@ impl<'a> Narrow<'a> {
         };
         let kernel = if out.is_some() { self.kernel(BOTH, pack) } else { self.kernel(SUMS, pack) };
         let shared = blocks.lanes() * (self.few * packs * pack + bias_of_block) * size_of::<f32>();
-        self.launch(kernel, [stretches, self.groups(), across], shared, &map)?;
+        // SAFETY: as in `spread`; `sums` is new and has room for those of all stretches; the kernel adds up its rows in shared memory.
+        unsafe { self.launch(kernel, [stretches, self.groups(), across], shared, &map)? };
         let sums = if stretches == 1 {
             sums
         } else {

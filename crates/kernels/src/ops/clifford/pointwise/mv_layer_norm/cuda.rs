@@ -28,7 +28,9 @@ pub(super) fn forward(
             .size(planes.rows)
             .size(planes.features);
         let kernel = Kernel::new("mv_layer_norm_fwd", x.dtype());
-        device.launch(NAME, kernel, row_grid(planes.rows, planes.features), args)?;
+        // SAFETY: 1: `check` where the operator is entered compared x and a with the planes; all are contiguous. 2: `out` is new. 3: a grid
+        // of rows. 4: the device keeps the algebra's tables.
+        unsafe { device.launch(NAME, kernel, row_grid(planes.rows, planes.features), args)? };
     }
     Ok(out)
 }
@@ -60,7 +62,9 @@ pub(super) fn backward(
             .size(rows)
             .size(features);
         let kernel = Kernel::new("mv_layer_norm_bwd", dtype);
-        device.launch(NAME, kernel, row_grid(rows, features), args)?;
+        // SAFETY: 1: as in the forward pass, with a gradient of the shape of x, and a mean for each row. 2: both results are new. 3: a grid
+        // of rows. 4: the device keeps the algebra's tables.
+        unsafe { device.launch(NAME, kernel, row_grid(rows, features), args)? };
     }
     if features > 0 {
         let args = Args::new()
@@ -73,7 +77,9 @@ pub(super) fn backward(
             .size(features)
             .size(chunks.rows);
         let grid = chunks.grid(features, 1);
-        device.launch(NAME, Kernel::new("mv_layer_norm_gain", dtype), grid, args)?;
+        // SAFETY: 1: as above; each chunk of rows writes its sums for all features. Without rows nothing is read. 2: `partial` is new. 3:
+        // the chunks' grid, threads along the features.
+        unsafe { device.launch(NAME, Kernel::new("mv_layer_norm_gain", dtype), grid, args)? };
     }
     Ok(Gradients { x: out, a: sum_partials(device, NAME, &partial, a.shape(), dtype, 1.0)? })
 }

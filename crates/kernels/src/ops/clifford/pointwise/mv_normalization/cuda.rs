@@ -30,7 +30,9 @@ pub(in crate::ops::clifford) fn forward(
             .size(planes.plane())
             .size(planes.features);
         let grid = Grid::linear_by(planes.plane(), tables.grade_count);
-        device.launch(name, Kernel::new(kernels[0], x.dtype()), grid, args)?;
+        // SAFETY: 1: `check` where the operator is entered compared x and a with the planes; all are contiguous. 2: `out` is new. 3:
+        // linear, with the grades along y. 4: the device keeps the algebra's tables.
+        unsafe { device.launch(name, Kernel::new(kernels[0], x.dtype()), grid, args)? };
     }
     Ok(out)
 }
@@ -64,7 +66,9 @@ pub(in crate::ops::clifford) fn backward(
             .size(features)
             .size(chunks.rows);
         let grid = chunks.grid(features, tables.grade_count);
-        device.launch(name, Kernel::new(kernels[1], dtype), grid, args)?;
+        // SAFETY: 1: as in the forward pass, with a gradient of the shape of x; each chunk of rows writes its sums for all features and
+        // grades. 2: results and sums are new. 3: the chunks' grid, grades along y. 4: the device keeps the algebra's tables.
+        unsafe { device.launch(name, Kernel::new(kernels[1], dtype), grid, args)? };
     }
     Ok(Gradients { x: out, a: sum_partials(device, name, &partial, a.shape(), dtype, 1.0)? })
 }

@@ -30,7 +30,9 @@ pub(super) fn forward(
             .size(planes.plane())
             .size(planes.features);
         let grid = Grid::linear_by(planes.plane(), tables.grade_count);
-        device.launch(NAME, Kernel::new("mv_silu_fwd", x.dtype()), grid, args)?;
+        // SAFETY: 1: `check` where the operator is entered compared x, a and b with the planes; all are contiguous. 2: `out` is new. 3:
+        // linear, with the grades along y. 4: the device keeps the algebra's tables.
+        unsafe { device.launch(NAME, Kernel::new("mv_silu_fwd", x.dtype()), grid, args)? };
     }
     Ok(out)
 }
@@ -66,7 +68,9 @@ pub(super) fn backward(
             .size(features)
             .size(chunks.rows);
         let grid = chunks.grid(features, tables.grade_count);
-        device.launch(NAME, Kernel::new("mv_silu_bwd", dtype), grid, args)?;
+        // SAFETY: 1: as in the forward pass, with a gradient of the shape of x; each chunk of rows writes its sums for all features and
+        // grades. 2: results and sums are new. 3: the chunks' grid, grades along y. 4: the device keeps the algebra's tables.
+        unsafe { device.launch(NAME, Kernel::new("mv_silu_bwd", dtype), grid, args)? };
     }
     let sum = |partial: &Array, like: &Array| sum_partials(device, NAME, partial, like.shape(), dtype, 1.0);
     Ok(Gradients { x: out, a: sum(&partial_a, a)?, b: sum(&partial_b, b)? })

@@ -82,7 +82,9 @@ pub(super) fn forward(
             scale: 1.0,
             window: Some((stretch.start * sizes.outputs, sizes.batch * sizes.outputs)),
         };
-        product.run_into(device, &output, false)?;
+        // SAFETY: a stretch of the rows of `output`, which is new; `sums` were made for it; `check` compared w; tables and operands are
+        // borrowed.
+        unsafe { product.run_into(device, &output, false)? };
     }
     let inverse_rms = match options.normalize {
         true => Some(rms_norm(device, NAME, &*DeviceAlgebra::of(device, algebra)?, &output)?),
@@ -105,7 +107,14 @@ pub(super) fn backward(
     let upstream = match &output.inverse_rms {
         Some(inverse) => {
             let tables = DeviceAlgebra::of(device, algebra)?;
-            rms_norm_backward(device, NAME, &tables, &output.output.contiguous()?, inverse, grad)?
+            rms_norm_backward(
+                device,
+                NAME,
+                &tables,
+                &output.output.contiguous()?,
+                &inverse.contiguous()?,
+                grad,
+            )?
         }
         None => grad.clone(),
     };
@@ -130,8 +139,10 @@ pub(super) fn backward(
                 window: None,
             };
             match &weights {
-                Some(weights) => product.run_into(device, weights, true)?,
-                None => weights = Some(product.run(device, w.shape())?),
+                // SAFETY: sums and gradient are those of the stretch; `check` gave the sizes; `weights` is this function's own.
+                Some(weights) => unsafe { product.run_into(device, weights, true)? },
+                // SAFETY: as above.
+                None => weights = Some(unsafe { product.run(device, w.shape())? }),
             }
         }
         if needs.x || needs.y {
@@ -148,7 +159,8 @@ pub(super) fn backward(
                 scale: 1.0,
                 window: None,
             };
-            let sums = product.run(device, [pairing.groups, stretch.len(), sizes.inputs])?;
+            // SAFETY: the gradient from the stretch on, and w, which `check` compared; tables and operands are borrowed.
+            let sums = unsafe { product.run(device, [pairing.groups, stretch.len(), sizes.inputs])? };
             pairs.backward(&stretch, &sums, &mut factors)?;
         }
     }

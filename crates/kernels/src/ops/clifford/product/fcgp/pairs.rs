@@ -87,7 +87,9 @@ impl<'a> Pairs<'a> {
                         .size(count)
                         .size(batch * features)
                         .int(self.options.gate.into());
-                    device.launch(NAME, *kernel, Grid::linear(count / width), args)?;
+                    // SAFETY: 1: a stretch of the rows of x and y, which are contiguous and of one shape; `sums` has room for all groups.
+                    // 2: `sums` is new. 3: linear, a thread for `width` positions. 4: both operands are borrowed.
+                    unsafe { device.launch(NAME, *kernel, Grid::linear(count / width), args)? };
                 }
                 Ok(sums)
             }
@@ -143,7 +145,10 @@ impl<'a> Pairs<'a> {
                     .size(count)
                     .size(batch * features)
                     .int(self.options.gate.into());
-                device.launch(NAME, *kernel, Grid::linear(count / width), args)
+                // SAFETY: 1: as in `sums`; `sums` has the shape that it has there, as the caller made it by the same stretch. 2: the
+                // gradients are this call's own, and stretches are written one after the other. 3: linear, a thread for `width` positions.
+                // 4: operands and gradients are borrowed.
+                unsafe { device.launch(NAME, *kernel, Grid::linear(count / width), args) }
             }
         }
     }

@@ -54,8 +54,8 @@ pub(super) fn backward(
         return Ok(gradients);
     }
     let output = product.output.contiguous()?;
-    let inverse_rms = product.inverse_rms.as_ref();
-    let normalized = inverse_rms.map(|inverse_rms| Normalized { output: &output, inverse_rms });
+    let inverse_rms = product.inverse_rms.as_ref().map(Array::contiguous).transpose()?;
+    let normalized = inverse_rms.as_ref().map(|inverse_rms| Normalized { output: &output, inverse_rms });
     let ProductOptions { gate, normalize } = options;
     let (around, needs) = (Around { gate, normalize, base: None, scale: 1.0 }, wanted.needs);
     let found = unrolled::backward(device, algebra, operands, around, normalized, grad, needs)?;
@@ -64,7 +64,7 @@ pub(super) fn backward(
     }
     let Operands { x, y, w } = *operands;
     let tables = DeviceAlgebra::of(device, algebra)?;
-    let upstream = match &product.inverse_rms {
+    let upstream = match &inverse_rms {
         Some(inverse) => rms_norm_backward(device, NAME, &tables, &output, inverse, grad)?,
         None => grad.clone(),
     };

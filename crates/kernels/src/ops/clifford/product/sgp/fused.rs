@@ -28,7 +28,9 @@ pub(super) fn forward(
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
     let inverse = Array::for_kernel(NAME, [algebra.grade_count(), rows], dtype.accumulator(), device)?;
     let args = Args::new().array(x).array(y).array(w).array(&out).array(&inverse);
-    launch.queue(device, args, rows, features)?;
+    // SAFETY: the operator's entry compared x, y and w with the algebra and made them contiguous; the launch was found for them, and the
+    // results are new.
+    unsafe { launch.queue(device, args, rows, features)? };
     Ok(Some(Product { output: out, inverse_rms: Some(inverse) }))
 }
 
@@ -78,7 +80,8 @@ pub(super) fn backward(
         .optional(grad_x.as_ref())
         .optional(grad_y.as_ref())
         .optional(partials.as_ref());
-    launch.queue(device, args, rows, features)?;
+    // SAFETY: as in the forward pass, with a gradient of the shape of x; each block has partial sums of its own.
+    unsafe { launch.queue(device, args, rows, features)? };
     let grad_y = match grad_y {
         Some(transposed) if launch.turned => Some(transposed.transpose(1, 2)?),
         grad_y => grad_y,

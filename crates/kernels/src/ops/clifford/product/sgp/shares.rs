@@ -90,13 +90,23 @@ impl Launch {
     }
 
     /// `args` before the sizes that every kernel has.
-    pub fn queue(&self, device: &CudaDevice, args: Args<'_>, rows: usize, features: usize) -> Result<()> {
+    ///
+    /// # Safety
+    /// The launch was found for these arrays; they hold so many rows and features and live, and those that are written are new.
+    pub unsafe fn queue(
+        &self,
+        device: &CudaDevice,
+        args: Args<'_>,
+        rows: usize,
+        features: usize,
+    ) -> Result<()> {
         let args = args.size(rows).size(features).int(self.stages as i32);
         let args = match self.along {
             Some(along) => args.int(along as i32),
             None => args,
         };
-        device.launch(NAME, self.kernel, self.grid, args)
+        // SAFETY: 1, 2 and 4: as the caller vouches. 3: kernel, grid and stages were chosen together.
+        unsafe { device.launch(NAME, self.kernel, self.grid, args) }
     }
 }
 

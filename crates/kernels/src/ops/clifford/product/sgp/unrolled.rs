@@ -84,7 +84,9 @@ pub(in crate::ops::clifford) fn forward(
             .size(features)
             .int(around.gate.into())
             .double(around.scale);
-        device.launch(NAME, kernel, grid, args)?;
+        // SAFETY: 1: the operator's entry compared x, y, w and what is added with the algebra; all are contiguous, and rows are a multiple
+        // of the kernel's width. 2: results are new. 3: threads along the features of a row, 256 in all; rows follow by strides.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
     }
     Ok(Some(Product { output: out, inverse_rms: inverse }))
 }
@@ -140,7 +142,9 @@ pub(in crate::ops::clifford) fn backward(
                     .size(rows)
                     .size(features);
                 let grid = wide_row_grid(rows, features, dtype);
-                device.launch(NAME, Kernel::new("rms_norm_along", dtype), grid, args)?;
+                // SAFETY: 1: output and gradient have the shape of x and are contiguous, with a norm for each grade and row. 2: `share` is
+                // new. 3: a grid of rows, in packs of 16 bytes where rows allow it. 4: the device keeps the algebra's tables.
+                unsafe { device.launch(NAME, Kernel::new("rms_norm_along", dtype), grid, args)? };
                 Some(share)
             }
             _ => None,
@@ -161,7 +165,9 @@ pub(in crate::ops::clifford) fn backward(
             .int(around.gate.into())
             .double(around.scale);
         let grid = Grid::new([chunks, tiles, 1], [along as u32, together as u32, 1]);
-        device.launch(NAME, kernel, grid, args)?;
+        // SAFETY: 1: as in the forward pass, with a gradient of the shape of x and a norm for each grade and row, if there are norms; each
+        // chunk writes its sums. 2: results and sums are new. 3: threads along the features of a tile and rows of a chunk, 128 in all.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
     }
     let w =
         partials.map(|partials| sum_partials(device, NAME, &partials, w.shape(), dtype, 1.0)).transpose()?;

@@ -36,13 +36,17 @@ impl Sizes {
     }
 
     /// Launches a kernel that takes `arrays` and the sizes, a thread for each position.
-    fn launch(&self, device: &CudaDevice, kernel: Kernel, arrays: &[&Array]) -> Result<()> {
+    ///
+    /// # Safety
+    /// The kernel is one of this product, and `arrays` are its operands, contiguous and of these sizes, and then new arrays for its results.
+    unsafe fn launch(&self, device: &CudaDevice, kernel: Kernel, arrays: &[&Array]) -> Result<()> {
         if self.plane == 0 {
             return Ok(());
         }
         let args = arrays.iter().fold(Args::new(), |args, array| args.array(array));
         let args = args.size(self.positive).size(self.dimension).size(self.plane);
-        device.launch(NAME, kernel, Grid::linear(self.plane), args)
+        // SAFETY: 1, 2 and 4: as the caller vouches. 3: linear, a thread for a position; the kernels stride.
+        unsafe { device.launch(NAME, kernel, Grid::linear(self.plane), args) }
     }
 }
 
@@ -90,7 +94,8 @@ pub fn forward(signature: Signature, u: &Array, v: &Array) -> Result<Array> {
     let (u, v) = (u.contiguous()?, v.contiguous()?);
     if let Device::Cuda(device) = u.device() {
         let out = Array::for_kernel(NAME, sizes.components(), dtype, &device)?;
-        sizes.launch(&device, Kernel::new("traceless_product_fwd", dtype), &[&u, &v, &out])?;
+        // SAFETY: `check` gave the sizes, with which u and v were compared; both are contiguous; `out` is new.
+        unsafe { sizes.launch(&device, Kernel::new("traceless_product_fwd", dtype), &[&u, &v, &out])? };
         return Ok(out);
     }
     with_real!(dtype, NAME, T => {
@@ -121,7 +126,8 @@ pub fn backward(signature: Signature, u: &Array, v: &Array, grad: &Array) -> Res
         let of = |array: &Array| Array::for_kernel(NAME, array.shape(), dtype, &device);
         let gradients = Gradients { u: of(&u)?, v: of(&v)? };
         let arrays = [&u, &v, &grad, &gradients.u, &gradients.v];
-        sizes.launch(&device, Kernel::new("traceless_product_bwd", dtype), &arrays)?;
+        // SAFETY: as in the forward pass, with a gradient of the shape of its result; the gradients are new.
+        unsafe { sizes.launch(&device, Kernel::new("traceless_product_bwd", dtype), &arrays)? };
         return Ok(gradients);
     }
     // The product is symmetric: the gradient of each factor is the same function of the other.

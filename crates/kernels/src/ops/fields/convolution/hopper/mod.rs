@@ -133,7 +133,10 @@ pub(super) fn gathered(
         fields,
     };
     let grid = engine.grid(device, engine.units(out_channels, boxes.count));
-    device.launch(operation, engine.kernel(dtype), grid, Args::new().large(&problem))?;
+    // SAFETY: 1: sizes are those of the fields and the kernel, which the operator's entry compared with the geometry; `describe` tells them
+    // to the copy engine, which fills up with zeros past them. 2: the caller's `out` is new. 3: the engine's kernel and grid belong
+    // together. 4: `source` and `w` live until after the launch.
+    unsafe { device.launch(operation, engine.kernel(dtype), grid, Args::new().large(&problem))? };
     Ok(true)
 }
 
@@ -240,12 +243,16 @@ pub(super) fn gradient(
     };
     let units =
         rows.div_ceil(engine.tile.rows) * columns.div_ceil(engine.tile.columns) * stretches.unwrap_or(1);
-    device.launch(
-        operation,
-        engine.kernel(dtype),
-        engine.grid(device, units),
-        Args::new().large(&problem),
-    )?;
+    // SAFETY: 1: as in `gathered`; `sums` has room for all stretches. 2: `sums` is new. 3: the engine's kernel and grid belong together. 4:
+    // `source`, the target or its transpose (`_alive`) and `sums` live until after the launch.
+    unsafe {
+        device.launch(
+            operation,
+            engine.kernel(dtype),
+            engine.grid(device, units),
+            Args::new().large(&problem),
+        )?
+    };
     if stretches.is_some() {
         product::sum_all(device, operation, &sums, &out)?;
     }
