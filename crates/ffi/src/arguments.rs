@@ -1,7 +1,6 @@
 //! The arguments of a launch.
 
 use crate::{DeviceMemory, sys::CUdeviceptr};
-use bytemuck::NoUninit;
 use smallvec::SmallVec;
 use std::{ffi::c_void, marker::PhantomData};
 
@@ -100,7 +99,11 @@ impl<'a> Arguments<'a> {
         let start = self.words.len();
         self.places.push(Place::new(start, bytes.len()));
         self.words.resize(start + bytes.len().div_ceil(8), 0);
-        bytemuck::cast_slice_mut(&mut self.words[start..])[..bytes.len()].copy_from_slice(bytes);
+        for (word, part) in self.words[start..].iter_mut().zip(bytes.chunks(8)) {
+            let mut all = [0; 8];
+            all[..part.len()].copy_from_slice(part);
+            *word = u64::from_ne_bytes(all);
+        }
     }
 
     /// An `int`, or another integer of 32 bits.
@@ -131,21 +134,19 @@ impl<'a> Arguments<'a> {
         self.word(size as u64, 8)
     }
 
-    /// A struct by value, copied here. Its alignment may be 8 bytes at most, which the compiler looks at.
+    /// A struct by value, as its bytes, such as `bytemuck::bytes_of` gives: copied here. Its alignment is 8 bytes at most.
     #[inline(always)]
     #[must_use]
-    pub fn value<T: NoUninit>(mut self, value: &T) -> Self {
-        const { assert!(align_of::<T>() <= 8, "an argument has an alignment of 8 bytes at most") };
-        self.push(bytemuck::bytes_of(value));
+    pub fn value(mut self, bytes: &[u8]) -> Self {
+        self.push(bytes);
         self
     }
 
-    /// A struct by value that stays where it is: the driver copies it when the kernel is launched. Any after the first are copied here as
-    /// well.
+    /// A struct by value, as its bytes, that stays where it is: the driver copies it when the kernel is launched. Any after the first are
+    /// copied here as well.
     #[inline(always)]
     #[must_use]
-    pub fn large<T: NoUninit>(mut self, value: &'a T) -> Self {
-        let bytes = bytemuck::bytes_of(value);
+    pub fn large(mut self, bytes: &'a [u8]) -> Self {
         if self.large.is_some() {
             self.push(bytes);
         } else {
@@ -196,17 +197,6 @@ impl<'a> Arguments<'a> {
 mod tests {
     use super::*;
 
-    #[derive(Clone, Copy)]
-    #[repr(C)]
-    struct Odd {
-        a: u32,
-        b: u32,
-        c: u32,
-    }
-
-    // SAFETY: three integers of one size, without anything between them.
-    unsafe impl NoUninit for Odd {}
-
     /// The bytes of each argument.
     fn bytes(arguments: &Arguments<'_>) -> Vec<Vec<u8>> {
         let places = arguments.pointers().into_iter().zip(arguments.sizes());
@@ -218,7 +208,7 @@ mod tests {
 
     #[test]
     fn each_argument_lies_where_the_driver_is_told() {
-        let (odd, large) = (Odd { a: 1, b: 2, c: 3 }, ([4u64; 64], [5u64; 32]));
+        let (odd, large) = ([1u32, 2, 3].map(u32::to_ne_bytes).concat(), ([4u8; 512], [5u8; 256]));
         let arguments = Arguments::new()
             .large(&large.0)
             .int(-7)
@@ -231,11 +221,11 @@ mod tests {
         assert_eq!(arguments.sizes(), [512, 4, 12, 4, 256, 8, 8, 8]);
         assert_eq!(arguments.count(), 8);
         let expected: [&[u8]; 8] = [
-            bytemuck::bytes_of(&large.0),
+            &large.0,
             &(-7i32).to_ne_bytes(),
-            &[1u32, 2, 3].map(u32::to_ne_bytes).concat(),
+            &odd,
             &1.5f32.to_ne_bytes(),
-            bytemuck::bytes_of(&large.1),
+            &large.1,
             &(-2.5f64).to_ne_bytes(),
             &(1u64 << 40).to_ne_bytes(),
             &0xdead_beefu64.to_ne_bytes(),
@@ -248,11 +238,11 @@ mod tests {
 
     #[test]
     fn arguments_stand_for_those_of_a_shorter_lifetime() {
-        fn with<'a>(arguments: Arguments<'static>, value: &'a [u64; 8]) -> Arguments<'a> {
+        fn with<'a>(arguments: Arguments<'static>, value: &'a [u8; 64]) -> Arguments<'a> {
             let shorter: Arguments<'a> = arguments;
             shorter.large(value)
         }
-        assert_eq!(with(Arguments::new().int(1), &[0; 8]).sizes(), [4, 64]);
+        assert_eq!(with(Arguments::new().int(1), &[0; 64]).sizes(), [4, 64]);
     }
 
     #[test]
@@ -261,7 +251,7 @@ mod tests {
         assert!(many.words.spilled() && many.sizes() == [4; 100]);
         let expected: Vec<_> = (0..100i32).map(|value| value.to_ne_bytes().to_vec()).collect();
         assert_eq!(bytes(&many), expected);
-        let usual = (0..19).fold(Arguments::new(), Arguments::size).large(&[0u64; 8]);
+        let usual = (0..19).fold(Arguments::new(), Arguments::size).large(&[0; 64]);
         assert!(!usual.words.spilled() && !usual.places.spilled() && !usual.pointers().spilled());
         assert_eq!(Arguments::new().count(), 0);
     }

@@ -71,7 +71,6 @@ mod table;
 mod tensor_maps;
 
 pub use arguments::Arguments;
-pub use bytemuck::NoUninit;
 pub use calls::Calls;
 pub use context::{Context, MemoryInfo};
 pub use device::DeviceInfo;

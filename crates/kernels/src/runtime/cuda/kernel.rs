@@ -159,16 +159,17 @@ impl<'a> Args<'a> {
         self.and(|all| all.double(value))
     }
 
-    /// A struct by value.
+    /// A struct by value. Its alignment may be 8 bytes at most, which the compiler looks at.
     #[inline(always)]
     pub fn value<T: bytemuck::NoUninit>(self, value: &T) -> Self {
-        self.and(|all| all.value(value))
+        const { assert!(align_of::<T>() <= 8, "an argument has an alignment of 8 bytes at most") };
+        self.and(|all| all.value(bytemuck::bytes_of(value)))
     }
 
     /// A large struct by value, copied by the driver at the launch.
     #[inline(always)]
     pub fn large<T: bytemuck::NoUninit>(self, value: &'a T) -> Self {
-        self.and(|all| all.large(value))
+        self.and(|all| all.large(bytemuck::bytes_of(value)))
     }
 }
 
