@@ -74,7 +74,7 @@ fn a_kernel_of_the_test_runs_under_its_name() {
     let kernel = kernel(stream.context(), "unregistered");
     assert_eq!(kernel.parameter_sizes(), Ok(vec![24]));
     let target = DeviceMemory::new(&stream, 8).unwrap();
-    let arguments = Arguments::new().value(&[target.pointer(), 40, 2]);
+    let arguments = Arguments::new().value(&[target.pointer(), 40, 2].map(u64::to_ne_bytes).concat());
     assert_eq!(arguments.sizes(), [24]);
     // SAFETY: the argument is what the kernel takes.
     unsafe { kernel.launch(&LaunchConfig::linear(1, 100), &stream, &arguments) }.unwrap();
@@ -170,7 +170,7 @@ fn shared_memory_above_the_usual_must_be_allowed_first() {
     let kernel = kernel(stream.context(), "unregistered");
     let config = LaunchConfig { shared: 100 << 10, cluster: [2, 1, 1], ..LaunchConfig::linear(4, 64) };
     let launch = || {
-        let pod = [0u64; 3];
+        let pod = [0u8; 24];
         // SAFETY: the argument is what the kernel takes.
         unsafe { kernel.launch(&config, &stream, &Arguments::new().large(&pod)) }
     };
@@ -193,7 +193,7 @@ fn a_launch_that_overlaps_says_so_with_and_without_clusters() {
     let stream = stream(&fake);
     let kernel = kernel(stream.context(), "unregistered");
     let launch = |config: LaunchConfig| {
-        let pod = [0u64; 3];
+        let pod = [0u8; 24];
         // SAFETY: the argument is what the kernel takes, which touches no memory.
         unsafe { kernel.launch(&config, &stream, &Arguments::new().large(&pod)) }
     };
