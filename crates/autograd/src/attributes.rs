@@ -176,6 +176,8 @@ mod written {
         pub cos: Vec<f64>,
         pub sin: Vec<f64>,
         pub positions: usize,
+        #[serde(default)]
+        pub pairs: Option<usize>,
     }
 
     /// A table is written by its terms; whoever writes attributes by hand may name a product of an algebra instead.
@@ -324,10 +326,12 @@ by!(
     rotary, RotaryTable, WrittenRotary,
     |table| {
         let [cos, sin] = table.parts()?;
-        Ok(WrittenRotary { cos, sin, positions: table.positions() })
+        Ok(WrittenRotary { cos, sin, positions: table.positions(), pairs: Some(table.pairs()) })
     },
-    |WrittenRotary { cos, sin, positions }| {
-        Ok(RotaryTable::of_parts([&cos, &sin], positions, DType::F64, &Device::Cpu)?)
+    |WrittenRotary { cos, sin, positions, pairs }| {
+        // Records of earlier versions leave their number to be worked out, which a table without positions does not allow.
+        let pairs = pairs.unwrap_or_else(|| cos.len().checked_div(positions).unwrap_or(0));
+        Ok(RotaryTable::of_parts([&cos, &sin], [positions, pairs], DType::F64, &Device::Cpu)?)
     }
 );
 by!(

@@ -58,17 +58,16 @@ impl RotaryTable {
         Ok(Self { cos: self.cos.slice(0, positions.clone())?, sin: self.sin.slice(0, positions)? })
     }
 
-    /// A table of these cosines and sines, each `[positions, pairs]`, row-major, for arrays of this dtype.
+    /// A table of these cosines and sines, each of the shape `[positions, pairs]`, row-major, for arrays of this dtype.
     ///
     /// # Errors
-    /// Numbers of values that differ or are no multiples of `positions`; from the device.
+    /// Another number of values than the shape has; from the device.
     pub fn of_parts(
         [cos, sin]: [&[f64]; 2],
-        positions: usize,
+        shape: [usize; 2],
         dtype: DType,
         device: &Device,
     ) -> Result<Self> {
-        let shape = [positions, cos.len().checked_div(positions).unwrap_or(0)];
         let part = |values: &[f64]| Array::from_f64(values, shape, dtype.accumulator(), device);
         Ok(Self { cos: part(cos)?, sin: part(sin)? })
     }
@@ -98,6 +97,11 @@ impl RotaryTable {
     /// Number of positions.
     pub fn positions(&self) -> usize {
         self.cos.dims()[0]
+    }
+
+    /// Number of pairs of features.
+    pub fn pairs(&self) -> usize {
+        self.cos.dims()[1]
     }
 }
 
