@@ -21,7 +21,7 @@
 // The order of modules:
 //
 // deviation, difference, error, id, mode, stop
-// anomaly, attributes, properties
+// anomaly, attributes, operand, properties
 // policy, tensor
 // backend, create, gradients, observe, sample, trace
 // composite, detect, footprint, operation
