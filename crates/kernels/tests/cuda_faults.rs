@@ -337,7 +337,7 @@ fn an_operator_without_a_kernel_says_which_and_returns_its_memory() {
     let fake = Fake::new();
     let device = open(&fake);
     let error = Array::zeros([10], DType::F32, &Device::Cuda(device.clone())).unwrap_err();
-    assert_eq!(error, Error::NoKernel { operation: "full", kernel: "gw_fill_w4".to_owned() });
+    assert_eq!(error, Error::NoKernel { operation: "zeros", kernel: "gw_fill_w4".to_owned() });
     assert_eq!(device.allocated(), 0);
     assert_usable(&device);
     drop(device);

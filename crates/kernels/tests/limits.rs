@@ -37,7 +37,7 @@ fn views_of_more_elements_than_fit_are_shown_and_refused_where_they_would_be_wri
     let error = huge.contiguous().unwrap_err();
     assert!(matches!(&error, Error::OutOfMemory { operation: "contiguous", .. }), "{error}");
     let error = Array::zeros([1 << 50], DType::F32, &CPU).unwrap_err();
-    assert!(matches!(&error, Error::OutOfMemory { operation: "full", .. }), "{error}");
+    assert!(matches!(&error, Error::OutOfMemory { operation: "zeros", .. }), "{error}");
 }
 
 #[test]

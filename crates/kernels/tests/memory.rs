@@ -82,9 +82,10 @@ fn what_is_alive_has_a_name_an_operation_and_a_place() {
         assert_eq!((first.name.as_deref(), first.bytes), (Some("layer.weight"), 8 * KIB));
         assert_eq!((&*second.scope, second.operation, second.bytes), ("epoch 1", "from_slice", 2 * KIB));
         assert_eq!(second.device, device.to_string());
-        // A program whose symbols were taken out, as for a GPU elsewhere, cannot tell.
+        // A program whose symbols were taken out, as for a GPU elsewhere, cannot tell; one without line tables tells the function alone.
         let by = if let Some(site) = &second.site {
-            assert!(site.contains("array (") && site.contains("tests/memory.rs"), "{site}");
+            let has_lines = site.contains('(');
+            assert!(site.contains("array") && (!has_lines || site.contains("tests/memory.rs")), "{site}");
             ", by "
         } else {
             ""
