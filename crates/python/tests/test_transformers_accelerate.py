@@ -236,9 +236,8 @@ class Tagger(nn.Module):
 
 
 def test_layers_in_somebodys_model():
-    import lgatr.layers
-
-    model = Tagger(package("lgatr"), lgatr.layers).double()
+    lib, layers = package("lgatr"), package("lgatr.layers")
+    model = Tagger(lib, layers).double()
     published = copy.deepcopy(model)
     inputs = features(torch.float64)
     report = accelerate(model, verbose=False, example=tuple(inputs.values()))
@@ -249,7 +248,7 @@ def test_layers_in_somebodys_model():
 
 def edited(lib, edit):
     """A model with one change in a place."""
-    from lgatr import layers
+    layers = package("lgatr.layers")
 
     model = lgatr(num_blocks=2).double()
     part = model.blocks[0].mlp.layers[0].norm if edit.startswith("norm") else model.blocks[0].norm1
