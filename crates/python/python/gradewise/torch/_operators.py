@@ -103,10 +103,10 @@ def _serves(name: str, attributes: str, shapes: tuple[tuple[int, ...], ...], dty
 
 def _saved_shapes(operator: Operator, attributes: str, inputs: Inputs) -> list[Optional[tuple[int, ...]]]:
     """The shapes of what a forward pass on the device of the inputs leaves, in order; None for what it does not leave."""
+    needs_kernels = any(s.needs_kernels for s in operator.saved)
+    has_kernels = not needs_kernels or _has_kernels(operator.name, attributes, inputs)
     return [
-        None
-        if axes is None or (s.needs_kernels and not _has_kernels(operator.name, attributes, inputs))
-        else sized(axes, inputs)
+        None if axes is None or (s.needs_kernels and not has_kernels) else sized(axes, inputs)
         for s, axes in zip(operator.saved, saved_axes(operator.name, attributes))
     ]
 
