@@ -1,6 +1,7 @@
 // Sums of several arrays of one shape, added in order. One kernel serves up to four arrays and one up to eight; unused operands
 // repeat the first and are not added.
 #include "gradewise/elementwise.cuh"
+#include "gradewise/functions.cuh"
 
 namespace {
 
@@ -19,7 +20,7 @@ struct Sum {
             // The branch is uniform over the grid.
             if (n < count) {
 #pragma unroll
-                for (int k = 0; k < W; ++k) sum[k] += values[n][k];
+                for (int k = 0; k < W; ++k) sum[k] = plus(sum[k], values[n][k]);
             }
         }
 #pragma unroll

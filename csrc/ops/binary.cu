@@ -1,23 +1,8 @@
-// Elementwise functions of two arrays, broadcast together, and the choice between two arrays. The functions are numbered
-// as in crates/kernels/src/ops/binary/cuda.rs.
+// Elementwise functions of two arrays, broadcast together, and the choice between two arrays (csrc/gradewise/functions.cuh).
 #include "gradewise/elementwise.cuh"
+#include "gradewise/functions.cuh"
 
 namespace {
-
-enum Function : i32 {
-    kAdd,
-    kSub,
-    kMul,
-    kDiv,
-    kMax,
-    kMin,
-    kEqual,
-    kNotEqual,
-    kGreater,
-    kGreaterEqual,
-    kLess,
-    kLessEqual,
-};
 
 /// Applies one of the functions to a pack.
 template <class T>
@@ -25,26 +10,20 @@ struct Binary {
     using C = Compute<T>;
     i32 function;
 
+    template <BinaryFunction F, int W>
+    GW_DEVICE static void each(const C (&values)[2][W], Pack<T, W>& results) {
+#pragma unroll
+        for (int k = 0; k < W; ++k) results.at[k] = narrow<T>(binary<F>(values[0][k], values[1][k]));
+    }
+
     template <int W>
     GW_DEVICE void operator()(const C (&values)[2][W], Pack<T, W>& results) const {
-        const auto each = [&](const auto& g) {
-#pragma unroll
-            for (int k = 0; k < W; ++k) results.at[k] = narrow<T>(C(g(values[0][k], values[1][k])));
-        };
         // The branch is uniform over the grid.
         switch (function) {
-            case kAdd: return each([](C a, C b) { return a + b; });
-            case kSub: return each([](C a, C b) { return a - b; });
-            case kMul: return each([](C a, C b) { return a * b; });
-            case kDiv: return each([](C a, C b) { return a / b; });
-            case kMax: return each([](C a, C b) { return a > b || a != a ? a : b; });
-            case kMin: return each([](C a, C b) { return a < b || a != a ? a : b; });
-            case kEqual: return each([](C a, C b) { return a == b; });
-            case kNotEqual: return each([](C a, C b) { return a != b; });
-            case kGreater: return each([](C a, C b) { return a > b; });
-            case kGreaterEqual: return each([](C a, C b) { return a >= b; });
-            case kLess: return each([](C a, C b) { return a < b; });
-            case kLessEqual: return each([](C a, C b) { return a <= b; });
+#define GW_CASE(NAME) \
+    case NAME: return each<NAME>(values, results);
+            GW_FOR_BINARY_FUNCTIONS(GW_CASE)
+#undef GW_CASE
         }
     }
 };
@@ -55,9 +34,7 @@ struct Select {
     template <int W>
     GW_DEVICE void operator()(const Compute<T> (&values)[3][W], Pack<T, W>& results) const {
 #pragma unroll
-        for (int k = 0; k < W; ++k) {
-            results.at[k] = narrow<T>(values[0][k] != Compute<T>(0) ? values[1][k] : values[2][k]);
-        }
+        for (int k = 0; k < W; ++k) results.at[k] = narrow<T>(choose(values[0][k], values[1][k], values[2][k]));
     }
 };
 

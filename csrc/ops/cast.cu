@@ -1,27 +1,8 @@
-// Conversions between element types, rounded to nearest, ties to even.
+// Conversions between element types (csrc/gradewise/functions.cuh).
 #include "gradewise/elementwise.cuh"
+#include "gradewise/functions.cuh"
 
 namespace {
-
-/// Rounds to odd: rounding the result again, to a type with at least two digits less, gives the same as rounding once.
-GW_DEVICE float round_to_odd(double value) {
-    const float truncated = __double2float_rz(value);
-    const bool exact = static_cast<double>(truncated) == value || value != value;
-    return exact ? truncated : __uint_as_float(__float_as_uint(truncated) | 1u);
-}
-
-template <class S, class T>
-struct Convert {
-    GW_DEVICE static T one(Compute<S> value) { return narrow<T>(value); }
-};
-template <>
-struct Convert<double, f16> {
-    GW_DEVICE static f16 one(double value) { return narrow<f16>(round_to_odd(value)); }
-};
-template <>
-struct Convert<double, bf16> {
-    GW_DEVICE static bf16 one(double value) { return narrow<bf16>(round_to_odd(value)); }
-};
 
 template <class S, class T>
 struct Cast {

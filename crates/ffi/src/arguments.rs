@@ -170,6 +170,27 @@ impl<'a> Arguments<'a> {
         self.pointer(block.pointer())
     }
 
+    /// The same arguments with no borrow: a large struct is copied here. Whoever launches with them vouches for the blocks that
+    /// [`buffer`](Self::buffer) borrowed, as for any other address.
+    #[must_use]
+    pub fn into_owned(self) -> Arguments<'static> {
+        let Self { words, places, large, .. } = self;
+        let mut owned = Arguments { words, places, large: None, buffers: PhantomData };
+        if let Some((index, bytes)) = large {
+            let last = owned.places.len();
+            owned.push(bytes);
+            owned.places.swap_remove(index);
+            debug_assert_eq!(owned.places.len(), last);
+        }
+        owned
+    }
+
+    /// The words of all arguments, eight bytes each, among which are all addresses: those given as such, and those inside of structs.
+    pub fn words(&self) -> impl Iterator<Item = u64> {
+        let large = self.large.iter().flat_map(|(_, bytes)| bytes.as_chunks::<8>().0);
+        self.words.iter().copied().chain(large.map(|&word| u64::from_ne_bytes(word)))
+    }
+
     /// The number of arguments.
     pub fn count(&self) -> usize {
         self.places.len()
@@ -231,6 +252,11 @@ mod tests {
             &0xdead_beefu64.to_ne_bytes(),
         ];
         assert_eq!(bytes(&arguments), expected);
+        let owned = arguments.clone().into_owned();
+        assert_eq!((bytes(&owned), owned.count()), (bytes(&arguments), 8));
+        for word in [u64::from_ne_bytes([4; 8]), u64::from_ne_bytes([5; 8]), 0xdead_beef, 1 << 40] {
+            assert!(arguments.words().any(|found| found == word) && owned.words().any(|found| found == word));
+        }
         // Moved, they lie elsewhere, and are still found.
         let moved = Box::new(arguments);
         assert_eq!(bytes(&moved), expected);

@@ -116,6 +116,7 @@ impl Collectives {
             return Err(Error::DeviceMismatch { operation, argument: "array", actual, expected });
         }
         array.make_unique()?;
+        device.settle()?;
         let dtype = match array.dtype() {
             DType::F64 => ncclDataType_t::FLOAT64,
             DType::F32 => ncclDataType_t::FLOAT32,

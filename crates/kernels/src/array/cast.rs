@@ -1,6 +1,10 @@
 //! Conversion between dtypes, on CUDA.
 
-use crate::{Array, CudaDevice, DType, Result, array::strided::elementwise, runtime::cuda::Kernel};
+use crate::{
+    Array, CudaDevice, DType, Result,
+    array::strided::elementwise,
+    runtime::cuda::{Kernel, fuse::Function},
+};
 
 /// The values of a view, rounded to nearest in `dtype`, which is another one.
 pub(crate) fn cast(device: &CudaDevice, x: &Array, dtype: DType) -> Result<Array> {
@@ -12,7 +16,8 @@ pub(crate) fn cast(device: &CudaDevice, x: &Array, dtype: DType) -> Result<Array
         DType::F64 => "cast_f64",
     };
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
+    let describe = || out.described(Function::Cast, &[x]);
     // SAFETY: the kernel is that from the dtype of x to that of `out`, which is new and has the shape of x.
-    unsafe { elementwise(device, NAME, Kernel::new(from, dtype), &out, [x], |args| args)? };
+    unsafe { elementwise(device, NAME, Kernel::new(from, dtype), &out, [x], |args| args, describe)? };
     Ok(out)
 }

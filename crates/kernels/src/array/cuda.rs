@@ -3,8 +3,14 @@
 use super::{Array, Storage};
 use crate::{
     CudaDevice, Device, Element, Error, Result,
-    array::copy,
-    runtime::{cuda::Buffer, memory},
+    array::{copy, layout::collapse},
+    runtime::{
+        cuda::{
+            Buffer,
+            fuse::{Description, Function, Operand},
+        },
+        memory,
+    },
 };
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
@@ -38,6 +44,24 @@ impl Array {
         let address = self.device_address();
         debug_assert!(address.is_some(), "launchers check devices first");
         address.unwrap_or_default()
+    }
+
+    /// The array as an operand of a [value](Description) on its device; `None` for one on the host.
+    pub(crate) fn operand(&self) -> Option<Operand> {
+        let Storage::Cuda(buffer) = &self.storage else { return None };
+        let (sizes, [strides]) = collapse(self.dims(), [&self.strides[..]]);
+        Some(Operand { buffer: Arc::clone(buffer), dtype: self.dtype, offset: self.offset, sizes, strides })
+    }
+
+    /// What a kernel computes into this array, which must be new: a function of elements of other arrays. `None` if the array has been
+    /// read or shared, or if it is not all of its storage.
+    pub(crate) fn described(&self, function: Function, operands: &[&Self]) -> Option<Description> {
+        let Storage::Cuda(out) = &self.storage else { return None };
+        let (dtype, elements) = (self.dtype, self.elements());
+        let is_new = Arc::strong_count(out) == 1 && self.offset == 0 && out.bytes() == elements * dtype.size();
+        let operands: Option<Vec<Operand>> = operands.iter().map(|array| array.operand()).collect();
+        let (true, Some(operands)) = (is_new && elements > 0, operands) else { return None };
+        Some(Description { function, operands, out: Arc::clone(out), dtype, elements })
     }
 
     /// Makes the array contiguous and the only one that shows its storage, so that changing it in place changes nothing else.
@@ -125,6 +149,13 @@ impl Array {
             return Err(Error::NotContiguous { operation: NAME, shape, strides });
         }
         let source = source.contiguous()?;
+        // What waits may read the elements as they were, unless nothing else holds them.
+        if let Storage::Cuda(buffer) = &self.storage {
+            match source.device_address() {
+                Some(address) if self.is_unique() => buffer.device().settle_at(address)?,
+                _ => buffer.device().settle()?,
+            }
+        }
         match (&self.storage, &source.storage) {
             (Storage::Cuda(target), Storage::Cpu(block)) => {
                 let size = self.dtype.size();

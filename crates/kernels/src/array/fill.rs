@@ -3,7 +3,7 @@
 use crate::{
     Array, CudaDevice, DType, Element, Result,
     cpu::element::with_storage,
-    runtime::cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel, fuse::Function},
 };
 use gradewise_core::Shape;
 
@@ -20,13 +20,15 @@ pub(crate) fn full(
     if elements == 0 {
         return Ok(out);
     }
-    let args = Args::new().array(&out).size(elements).pointer(bits(value, dtype));
+    let bits = bits(value, dtype);
+    let args = Args::new().array(&out).size(elements).pointer(bits);
+    let describe = || out.described(Function::Constant { bits }, &[]);
     let kernel = Kernel::of_words(["fill_w2", "fill_w4", "fill_w8", ""], dtype.size());
     // 16 bytes are stored at once.
     let stores = (elements * dtype.size()).div_ceil(16);
     // SAFETY: 1 and 2: `out` is new and has as many elements of as many bytes. 3: a linear grid, whose threads stride over all stores of 16
     // bytes.
-    unsafe { device.launch(operation, kernel, Grid::linear(stores), args)? };
+    unsafe { device.launch_value(operation, kernel, Grid::linear(stores), args, describe)? };
     Ok(out)
 }
 

@@ -3,7 +3,7 @@
 use super::{Array, layout::collapse};
 use crate::{
     CudaDevice, Result,
-    runtime::cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel, fuse::Description},
 };
 use gradewise_core::PerAxis;
 
@@ -51,7 +51,8 @@ pub(crate) fn view(address: u64, steps: &[usize]) -> [u64; 1 + AXES] {
 }
 
 /// Launches an elementwise kernel (csrc/gradewise/elementwise.cuh): `out`, contiguous, is a function of the elements of
-/// `inputs` at the same positions; they have its shape and one dtype. `more` adds the parameters after the views.
+/// `inputs` at the same positions; they have its shape and one dtype. `more` adds the parameters after the views; `describe` says what the
+/// kernel computes, if `out` is new.
 ///
 /// # Safety
 /// `kernel` is an elementwise kernel of `N` views, of the dtypes of `out` and of the inputs, and takes what `more` adds. The inputs have the
@@ -63,6 +64,7 @@ pub(crate) unsafe fn elementwise<const N: usize>(
     out: &Array,
     inputs: [&Array; N],
     more: impl FnOnce(Args) -> Args,
+    describe: impl FnOnce() -> Option<Description>,
 ) -> Result<()> {
     let elements = out.elements();
     if elements == 0 {
@@ -73,7 +75,7 @@ pub(crate) unsafe fn elementwise<const N: usize>(
         let copies = inputs.iter().map(|input| input.contiguous()).collect::<Result<Vec<_>>>()?;
         let copies: [&Array; N] = std::array::from_fn(|index| &copies[index]);
         // SAFETY: as for this function, with copies of the inputs.
-        return unsafe { elementwise(device, operation, kernel, out, copies, more) };
+        return unsafe { elementwise(device, operation, kernel, out, copies, more, describe) };
     }
     let together = together(out, &sizes, &inputs, &steps);
     let mut args = Args::new().array(out).size(elements).int(together as i32).value(&axes(&sizes));
@@ -81,10 +83,11 @@ pub(crate) unsafe fn elementwise<const N: usize>(
         args = args.value(&view(input.cuda_address(), steps));
     }
     // Each thread does a pack, or as many elements one by one.
+    let grid = Grid::linear(elements.div_ceil(pack(&inputs)));
     // SAFETY: 1: the shape of `out` is that of the inputs, whose strides the views carry; as the caller vouches, this is an elementwise
     // kernel of so many inputs and these dtypes. 2: the caller may write to `out`. 3: elementwise kernels stride over a linear grid. 4: the
     // inputs are borrowed.
-    unsafe { device.launch(operation, kernel, Grid::linear(elements.div_ceil(pack(&inputs))), more(args)) }
+    unsafe { device.launch_value(operation, kernel, grid, more(args), describe) }
 }
 
 /// Elements that a thread works on at once: 16 bytes of them.
@@ -118,11 +121,13 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The names in an enumeration of a kernel's source, without their `k`.
-    pub(crate) fn numbers(source: &str, enumeration: &str) -> Vec<String> {
-        let (_, rest) = source.split_once(&format!("enum {enumeration} : i32 {{")).unwrap();
-        let (names, _) = rest.split_once('}').unwrap();
-        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    /// The names of a list of functions in csrc/gradewise/functions.cuh, or of an enumeration of a kernel's source, without their `k`.
+    pub(crate) fn numbers(source: &str, list: &str) -> Vec<String> {
+        let begin = [format!("#define {list}(M)"), format!("enum {list} : i32 {{")];
+        let rest = begin.iter().find_map(|begin| source.split_once(begin)).unwrap().1;
+        let text = rest.split_once(['}']).map_or(rest, |(text, _)| text);
+        let text = text.split_once("\n\n").map_or(text, |(text, _)| text);
+        let names = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|name| name.len() > 1);
         names.map(|name| name.strip_prefix('k').unwrap().to_owned()).collect()
     }
 

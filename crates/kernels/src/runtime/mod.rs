@@ -16,7 +16,7 @@ pub mod tuning;
 
 pub use compute::Compute;
 pub use cuda::{
-    BuildInfo, CapturedGraph, Code, CudaDevice, MemoryReport, Resources, build_info, code_remedy,
+    BuildInfo, CapturedGraph, Code, CudaDevice, Fusion, MemoryReport, Resources, build_info, code_remedy,
 };
 pub use device::{Device, DeviceName};
 pub use fault::{Fault, sanitizer, setup_remedy};

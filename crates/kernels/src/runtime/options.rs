@@ -47,6 +47,8 @@ pub struct Options {
     /// `GRADEWISE_RECYCLE`: whether small blocks of device memory are kept for the next arrays of their size; `0` for not, so that a memory
     /// checker sees every array's memory come and go.
     pub recycle: bool,
+    /// `GRADEWISE_FUSE`: whether captured work computes several operators by one generated kernel; `0` for not.
+    pub fuse: bool,
 }
 
 impl Default for Options {
@@ -57,6 +59,7 @@ impl Default for Options {
             cublaslt: false,
             overlap: true,
             recycle: true,
+            fuse: true,
         }
     }
 }
@@ -116,6 +119,7 @@ impl Options {
             cublaslt: text("GRADEWISE_CUBLASLT").as_deref() == Some("1"),
             overlap: switch("GRADEWISE_OVERLAP", true)?,
             recycle: switch("GRADEWISE_RECYCLE", true)?,
+            fuse: switch("GRADEWISE_FUSE", true)?,
         })
     }
 }
@@ -155,12 +159,13 @@ mod tests {
             ("GRADEWISE_CUBLASLT", "/opt/libcublasLt.so", default),
             ("GRADEWISE_OVERLAP", "0", Options { overlap: false, ..default }),
             ("GRADEWISE_RECYCLE", "0", Options { recycle: false, ..default }),
+            ("GRADEWISE_FUSE", "0", Options { fuse: false, ..default }),
             ("GRADEWISE_POISON", "1", default),
             ("CUDA_LAUNCH_BLOCKING", "yes", default),
         ] {
             assert_eq!(with(name, value), Ok(expected), "{name}={value}");
         }
-        for name in ["GRADEWISE_MATMUL", "GRADEWISE_ATTENTION", "GRADEWISE_OVERLAP", "GRADEWISE_RECYCLE"]
+        for name in ["GRADEWISE_MATMUL", "GRADEWISE_ATTENTION", "GRADEWISE_OVERLAP", "GRADEWISE_RECYCLE", "GRADEWISE_FUSE"]
             .into_iter()
             .chain(debug::VARIABLES)
         {

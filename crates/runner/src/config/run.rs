@@ -60,6 +60,9 @@ pub struct Train {
     pub batch_size: usize,
     /// Record the steps on a GPU as a CUDA graph and replay it: bit-identical results, with one launch for each step.
     pub capture: bool,
+    /// Compute several operators of a captured step by one generated kernel where that can be done: bit-identical results, with fewer
+    /// launches. The first step waits until the kernels are compiled, once for a machine.
+    pub fuse: bool,
     /// Which weights are reported.
     pub select: Select,
     /// Evaluations on the valid split without a better value after which the run ends early; 0 for never.
@@ -145,6 +148,7 @@ impl Default for Train {
             trainer: TrainerConfig::default(),
             batch_size: 100,
             capture: true,
+            fuse: true,
             select: Select::Last,
             patience: 0,
             log_every: 25,

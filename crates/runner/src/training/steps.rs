@@ -5,7 +5,7 @@ use crate::{
     task::{Batch, Task, TaskConfig},
 };
 use gradewise_autograd::{Tensor, backend::is_anything_chosen, detect_anomalies, trace};
-use gradewise_kernels::{Device, debug};
+use gradewise_kernels::{Device, Fusion, debug};
 use gradewise_nn::train::{Batch as _, Capture, Part, StepReport, Trainer};
 use std::marker::PhantomData;
 
@@ -32,6 +32,7 @@ impl<T: Task> Steps<T> {
         let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
         let eager = watched || chosen || trace::is_on();
         trainer.set_capture(if config.train.capture && !eager { Capture::Required } else { Capture::Off });
+        trainer.set_fusion(Fusion::from_switch(config.train.fuse));
         let again = config.runtime.detect_anomaly && !watched;
         let accumulation = config.train.trainer.accumulation;
         Ok(Self { place: device.clone(), watched, again, accumulation, task: PhantomData })

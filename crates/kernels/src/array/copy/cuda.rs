@@ -4,9 +4,13 @@ use crate::{
     Array, CudaDevice, Error, Result,
     array::layout::collapse,
     array::strided::{AXES, axes, divisor, view},
-    runtime::cuda::{Args, Grid, Kernel},
+    runtime::cuda::{
+        Args, Grid, Kernel,
+        fuse::{Columns, Description, Function},
+    },
 };
 use gradewise_core::PerAxis;
+use std::cell::Cell;
 
 /// Side of the square tiles by which matrices are transposed.
 const TILE: usize = 32;
@@ -17,8 +21,13 @@ const ENOUGH: usize = 16;
 pub(super) fn contiguous(device: &CudaDevice, array: &Array) -> Result<Array> {
     const NAME: &str = "contiguous";
     let out = Array::for_kernel(NAME, array.shape(), array.dtype(), device)?;
-    // SAFETY: `out` is new and has the shape of the array.
-    unsafe { into(device, NAME, array, (out.cuda_address(), out.strides()))? };
+    if array.elements() > 0 {
+        let (sizes, [from, to]) = collapse(array.dims(), [array.strides(), out.strides()]);
+        let value = Cell::new(if device.records() { out.described(Function::Copy, &[array]) } else { None });
+        let copy = Copy { device, operation: NAME, size: array.dtype().size(), value };
+        // SAFETY: `out` is new and has the shape of the array, which is borrowed.
+        unsafe { copy.run(&sizes, (array.cuda_address(), &from), (out.cuda_address(), &to))? };
+    }
     Ok(out)
 }
 
@@ -38,7 +47,7 @@ pub(crate) unsafe fn into(
     let (sizes, [from, to]) = collapse(source.dims(), [source.strides(), strides]);
     let size = source.dtype().size();
     // SAFETY: the source is borrowed; as for this function.
-    unsafe { Copy { device, operation, size }.run(&sizes, (source.cuda_address(), &from), (address, &to)) }
+    unsafe { Copy { device, operation, size, value: Cell::default() }.run(&sizes, (source.cuda_address(), &from), (address, &to)) }
 }
 
 /// Most arrays that one launch joins: what a kernel's parameters have room for.
@@ -86,7 +95,7 @@ pub(crate) fn join(
     let size = out.dtype().size();
     let step = out.strides()[axis];
     let row = out.dims()[axis] * step;
-    let copy = Copy { device, operation, size };
+    let copy = Copy { device, operation, size, value: Cell::default() };
     let mut turned = Vec::new();
     let mut parts = Vec::new();
     let mut per_word = (16 / size).max(1);
@@ -109,6 +118,10 @@ pub(crate) fn join(
         parts.push(Part { sizes, address: array.cuda_address(), strides: from, start, count });
         turned.push(array);
     }
+    if device.records() {
+        let arrays: Vec<&Array> = turned.iter().collect();
+        copy.value.set(out.described(joined(row, &parts), &arrays));
+    }
     // SAFETY: `turned` keeps the arrays, which were compared with `out` above, in all axes but `axis`.
     unsafe { launch_join(&copy, out, row, per_word, &parts) }
 }
@@ -122,7 +135,7 @@ pub(crate) fn gather_flat(
     views: &[(&Array, usize)],
 ) -> Result<()> {
     let size = out.dtype().size();
-    let copy = Copy { device, operation, size };
+    let copy = Copy { device, operation, size, value: Cell::default() };
     let (mut kept, mut parts) = (Vec::new(), Vec::new());
     let mut per_word = (16 / size).max(1);
     for &(array, start) in views.iter().filter(|(array, _)| array.elements() > 0) {
@@ -144,6 +157,10 @@ pub(crate) fn gather_flat(
             count: array.elements(),
         });
         kept.push(array);
+    }
+    if device.records() {
+        let arrays: Vec<&Array> = kept.iter().collect();
+        copy.value.set(out.described(joined(out.elements(), &parts), &arrays));
     }
     // SAFETY: `kept` keeps the arrays, whose elements follow each other in `out`, of one axis.
     unsafe { launch_join(&copy, out, out.elements(), per_word, &parts) }
@@ -190,7 +207,13 @@ unsafe fn launch_join(
     // SAFETY: 1: `out` has that many words; each part reads the elements of its view, at places of `out` that were counted in the same
     // words. 2: `out` is new. 3: linear, with threads for one or up to four words each, over which the kernels stride. 4: the callers keep
     // the parts' arrays until this returns.
-    unsafe { copy.device.launch(copy.operation, kernel, grid, args.int(parts.len() as i32)) }
+    unsafe { copy.launch(kernel, grid, args.int(parts.len() as i32)) }
+}
+
+/// What the kernels of joins compute.
+fn joined(row: usize, parts: &[Part]) -> Function {
+    let columns = |part: &Part| Columns { start: part.start, count: part.count };
+    Function::Join { row, parts: parts.iter().map(columns).collect() }
 }
 
 /// Threads for so many words: each takes up to four, but one where there are few, as the code for each is fetched anew.
@@ -219,14 +242,25 @@ struct Copy<'a> {
     operation: &'static str,
     /// Bytes of an element.
     size: usize,
+    /// What the copy computes, if it is of a whole array that is new.
+    value: Cell<Option<Description>>,
 }
 
 impl Copy<'_> {
+    /// # Safety
+    /// As for [`CudaDevice::launch_value`].
+    unsafe fn launch(&self, kernel: Kernel, grid: Grid, args: Args<'_>) -> Result<()> {
+        // SAFETY: as for this function.
+        unsafe { self.device.launch_value(self.operation, kernel, grid, args, || self.value.take()) }
+    }
+
     /// # Safety
     /// Both views, of elements of this size, are in arrays on the device that live. The target's elements are distinct, not in the source, and
     /// the caller's to write.
     unsafe fn run(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
         if sizes.len() > AXES {
+            // Several launches.
+            self.value.take();
             let [from_step, to_step] = [from.1[0], to.1[0]].map(|step| (step * self.size) as u64);
             return (0..sizes[0] as u64).try_for_each(|index| {
                 let from = (from.0 + index * from_step, &from.1[1..]);
@@ -278,9 +312,13 @@ impl Copy<'_> {
             .size(from.1[last]);
         let kernel = Kernel::of_words(["transpose_w2", "transpose_w4", "transpose_w8", ""], self.size);
         let grid = Grid::new([tiles.min(1 << 16), 1, 1], [TILE as u32, 8, 1]);
+        // Through shared memory, where threads that each compute an element would read far apart.
+        if sizes.iter().product::<usize>() > MOST_FLAT {
+            self.value.take();
+        }
         // SAFETY: 1, 2 and 4: as the caller vouches for both views, of which these are all axes. 3: csrc/ops/copy.cu turns tiles of 32 by
         // 32 with 32 by 8 threads.
-        unsafe { self.device.launch(self.operation, kernel, grid, args) }
+        unsafe { self.launch(kernel, grid, args) }
     }
 
     /// Copies the longest words that neighbouring elements form in both views.
@@ -299,7 +337,7 @@ impl Copy<'_> {
         let kernel = Kernel::of_words(["copy_w2", "copy_w4", "copy_w8", "copy_w16"], per_word * self.size);
         // SAFETY: 1, 2 and 4: as the caller vouches for both views; words of several elements were found to fit both. 3: linear, the kernel
         // strides.
-        unsafe { self.device.launch(self.operation, kernel, grid(words), args) }
+        unsafe { self.launch(kernel, grid(words), args) }
     }
 
     /// Elements of the longest words that neighbours form in both views.

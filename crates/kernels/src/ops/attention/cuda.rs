@@ -258,6 +258,8 @@ struct DescribedBackward {
 
 /// `[batch, head, token, feature]` for the copy engine, in boxes of 64 features by `tokens` tokens.
 fn describe(device: &CudaDevice, array: &Array, tokens: usize) -> Result<[u64; 16]> {
+    // Where in the description the address is, the driver does not say.
+    device.settle_at(array.cuda_address())?;
     let size = array.dtype().size();
     let axis = |axis: usize| array.dims()[axis] as u64;
     // The stride of an axis of size 1 is unused but must be valid.

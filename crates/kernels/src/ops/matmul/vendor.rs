@@ -103,6 +103,7 @@ pub(super) fn product(
 }
 
 fn run(device: &CudaDevice, plan: &Plan, algorithm: usize, [a, b, out]: [u64; 3]) -> Result<()> {
+    device.settle()?;
     let _gate = device.gate().enter();
     let describe = || "a product by cuBLASLt".to_owned();
     device.queue(super::NAME, describe, || {

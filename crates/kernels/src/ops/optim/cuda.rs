@@ -187,6 +187,8 @@ pub fn update(
         require_device(operation, "decision", decision.device(), state.device())?;
     }
     let control = decision.map_or(0, |decision| decision.control.pointer());
+    // What waits may read the parameters as they were.
+    state.device.settle()?;
     for_items(arrays, |items, blocks| {
         let args = Args::new().large(items).pointer(state.constants.pointer()).pointer(control);
         // SAFETY: 1: `check` found all arrays of a parameter contiguous, of one shape, dtype and device; each has its count, and blocks of

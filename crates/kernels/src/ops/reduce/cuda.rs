@@ -10,7 +10,10 @@ use crate::{
         fill,
         strided::{AXES, axes, strides, view},
     },
-    runtime::cuda::{Args, Grid, Kernel},
+    runtime::cuda::{
+        Args, Grid, Kernel,
+        fuse::{Axes, Description, Function},
+    },
 };
 use gradewise_core::{PerAxis, Shape};
 
@@ -147,6 +150,9 @@ impl Task<'_> {
         let tiles = self.outputs.div_ceil(shape[0] as usize);
         let parts = parts(tiles, self.count, PART[1]);
         let grid = Grid::new([(tiles * parts).clamp(1, 1 << 16), 1, 1], shape);
+        // One thread adds all elements, as the functions of generated kernels do.
+        let is_in_order = parts == 1 && shape[1] == 1 && matches!(self.reducer, Name::Sum);
+        let describe = || is_in_order.then(|| self.described(x, layout, out)).flatten();
         self.staged(
             parts,
             out,
@@ -156,12 +162,19 @@ impl Task<'_> {
                 // parts. 2: they are new. 3: 256 threads of either shape, which the kernel reads. 4: x is borrowed; its address is in the
                 // view.
                 unsafe {
-                    self.device.launch(self.operation, Kernel::new("reduce_columns", dtype), grid, args)
+                    let kernel = Kernel::new("reduce_columns", dtype);
+                    self.device.launch_value(self.operation, kernel, grid, args, describe)
                 }
             },
             x,
             layout,
         )
+    }
+
+    fn described(&self, x: &Array, layout: &Layout, out: &Array) -> Option<Description> {
+        let axes = |(sizes, strides): &(PerAxis, PerAxis)| Axes { sizes: sizes.clone(), strides: strides.clone() };
+        let (kept, reduced) = (axes(&layout.kept), axes(&layout.reduced));
+        out.described(Function::Reduce { kept, reduced, count: self.count, scale: self.scale }, &[x])
     }
 
     /// Runs the first stage with its common arguments and, for several parts, the second.

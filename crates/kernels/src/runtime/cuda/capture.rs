@@ -4,6 +4,7 @@ use super::{
     CudaDevice,
     accounts::Kept,
     arena::Arena,
+    fuse,
     gate::{Session, this_thread},
 };
 use crate::{Error, Result};
@@ -47,36 +48,97 @@ impl Drop for Retired {
     }
 }
 
+/// Whether a capture computes several operators by one kernel where it can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fusion {
+    /// Operators on elements are computed together, by kernels that are generated for them. The bits are the same.
+    #[default]
+    On,
+    /// Every operator launches its own kernels.
+    Off,
+}
+
+impl Fusion {
+    /// `On` for true.
+    pub fn from_switch(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
+/// How often a capture is repeated at most until all its kernels are compiled. Work that asks for other kernels each time is captured with
+/// those of its operators.
+const ATTEMPTS: usize = 3;
+
 impl CudaDevice {
-    /// Records the operators that `work` calls in this thread on this device, without running them.
+    /// Records the operators that `work` calls in this thread on this device, without running them. Operators on elements are fused, unless
+    /// [`Options::fuse`](crate::Options::fuse) says otherwise.
     ///
     /// Whatever `work` reads must exist before and stay in place: run it once beforehand, so that constants and kernels are
-    /// on the device. Operators of other threads on this device wait meanwhile.
+    /// on the device. Operators of other threads on this device wait meanwhile. `work` is called again where kernels have to be compiled
+    /// first; only its last result is returned.
     ///
     /// # Errors
     /// Those of `work`, such as [`Error::InCapture`] if it reads a result on the host; [`Error::InCapture`] inside another
     /// capture; [`Error::Cuda`] from the driver. The device is usable afterwards.
-    pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(R, CapturedGraph)> {
+    pub fn capture<R>(&self, work: impl FnMut() -> Result<R>) -> Result<(R, CapturedGraph)> {
+        self.capture_with(Fusion::from_switch(self.options().fuse), work)
+    }
+
+    /// As [`capture`](Self::capture), with or without fused operators.
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture).
+    pub fn capture_with<R>(
+        &self,
+        fusion: Fusion,
+        mut work: impl FnMut() -> Result<R>,
+    ) -> Result<(R, CapturedGraph)> {
+        if fusion == Fusion::On && fuse::is_possible() {
+            for _ in 0..ATTEMPTS {
+                match self.record(Fusion::On, &mut work)? {
+                    Recorded::Graph(value, graph) => return Ok((value, graph)),
+                    Recorded::Missing(missing) => missing.compile(self),
+                }
+            }
+            tracing::warn!("operators are not fused: each capture asks for other kernels");
+        }
+        match self.record(Fusion::Off, &mut work)? {
+            Recorded::Graph(value, graph) => Ok((value, graph)),
+            Recorded::Missing(_) => unreachable!("operators have their own kernels"),
+        }
+    }
+
+    pub(super) fn record<R>(&self, fusion: Fusion, work: &mut impl FnMut() -> Result<R>) -> Result<Recorded<R>> {
         const NAME: &str = "capture";
         let fail = |source| self.error(NAME, source);
         self.refuse_in_capture(NAME)?;
         if self.stream().raw() != self.own_stream().raw() {
             return Err(Error::OtherStream { operation: NAME });
         }
+        if fusion == Fusion::On {
+            fuse::begin(self)?;
+        }
         let gate = self.gate();
         let exclusive = gate.lock.write().unwrap_or_else(PoisonError::into_inner);
-        // What is queued must not wait for memory that the graph takes.
-        self.stream().synchronize().map_err(fail)?;
-        let arena = Arc::new(Arena::new(self.accounts(), self.stream()));
         let set = |session| *gate.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
-        set(Some(Session { arena: Arc::clone(&arena), retired: Vec::new() }));
-        if let Err(error) = self.stream().begin_capture(capture_mode::THREAD_LOCAL) {
+        // What is queued must not wait for memory that the graph takes.
+        let arena = Arc::new(Arena::new(self.accounts(), self.stream()));
+        let begun = self.stream().synchronize().and_then(|()| {
+            set(Some(Session { arena: Arc::clone(&arena), retired: Vec::new() }));
+            self.stream().begin_capture(capture_mode::THREAD_LOCAL)
+        });
+        if let Err(error) = begun {
             set(None);
+            if fusion == Fusion::On {
+                fuse::end(self, true)?;
+            }
             return Err(fail(error));
         }
         gate.owner.store(this_thread(), Ordering::Relaxed);
         // A panic in `work` must not leave the device capturing for ever.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let failed = !matches!(result, Ok(Ok(_)));
+        let missing = (fusion == Fusion::On).then(|| fuse::end(self, failed)).transpose();
         gate.owner.store(0, Ordering::Relaxed);
         let graph = self.stream().end_capture().map_err(fail);
         let session = gate.session.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -88,9 +150,22 @@ impl CudaDevice {
             Err(panic) => std::panic::resume_unwind(panic),
         };
         let graph = graph?;
+        if let Some(missing) = missing?
+            && !missing.is_empty()
+        {
+            return Ok(Recorded::Missing(missing));
+        }
         let exec = graph.instantiate().map_err(fail)?;
-        Ok((value, CapturedGraph { exec, graph, device: self.clone(), arena, _retired: retired }))
+        let graph = CapturedGraph { exec, graph, device: self.clone(), arena, _retired: retired };
+        Ok(Recorded::Graph(value, graph))
     }
+}
+
+/// What came of a capture.
+pub(super) enum Recorded<R> {
+    Graph(R, CapturedGraph),
+    /// Kernels that it lacks.
+    Missing(fuse::Missing),
 }
 
 impl CapturedGraph {

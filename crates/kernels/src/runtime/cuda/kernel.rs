@@ -117,6 +117,11 @@ impl<'a> Args<'a> {
         Self { all: Arguments::new(), is_on_host: false }
     }
 
+    /// The same with no borrow: whoever launches with them vouches for the arrays.
+    pub fn into_owned(self) -> Args<'static> {
+        Args { all: self.all.into_owned(), is_on_host: self.is_on_host }
+    }
+
     #[inline(always)]
     fn and(self, add: impl FnOnce(Arguments<'a>) -> Arguments<'a>) -> Self {
         Self { all: add(self.all), is_on_host: self.is_on_host }

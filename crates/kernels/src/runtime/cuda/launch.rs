@@ -6,10 +6,12 @@
 
 use super::{
     CudaDevice,
+    fuse::{self, Description},
     kernel::{Args, Grid, Kernel},
+    submit::submit_function,
 };
-use crate::{Device, Error, Result};
-use gradewise_ffi::{Function, LaunchConfig};
+use crate::Result;
+use gradewise_ffi::Function;
 
 impl CudaDevice {
     /// Queues `kernel` of csrc for `operation`.
@@ -55,34 +57,59 @@ impl CudaDevice {
         grid: Grid,
         args: Args<'_>,
     ) -> Result<()> {
-        if args.is_on_host {
-            let (actual, expected) = (Device::Cpu, Device::Cuda(self.clone()));
-            return Err(Error::DeviceMismatch { operation, argument: "kernel argument", actual, expected });
+        // Arrays among the arguments whose values wait are computed first.
+        if fuse::is_recording(self) {
+            fuse::settle_touched(self, args.all.words())?;
         }
-        let _gate = self.gate().enter();
-        let describe = || {
-            let LaunchConfig { grid, block, shared, .. } = grid.0;
-            let of = |sizes: [u32; 3]| match sizes {
-                [x, 1, 1] => x.to_string(),
-                [x, y, z] => format!("({x}, {y}, {z})"),
-            };
-            let shared =
-                if shared > 0 { format!(", {shared} bytes of shared memory") } else { String::new() };
-            format!("{} <<<{}, {}>>>{shared}", function.name(), of(grid), of(block))
-        };
-        self.queue(operation, describe, || {
-            // SAFETY: 1: number and sizes of the arguments were compared with the compiled kernel when it was resolved; the launcher knows
-            // its types (1). 2: `args` borrows the arrays, and the launcher vouches for addresses (4); their memory is returned after this
-            // launch, in the order of this same stream. 3 to 5: the launcher vouches (1, 2, 3 and 5).
-            unsafe { function.launch(&grid.0, self.stream(), &args.all) }
-        })
+        // SAFETY: as for this function.
+        unsafe { submit_function(self, operation, function, grid, args) }
+    }
+
+    /// Queues `kernel` of csrc for `operation`, or lets the value that it computes wait, to be computed by a kernel with others: if this
+    /// thread's capture records values, and `describe` has a description of this one.
+    ///
+    /// # Safety
+    /// 1 to 4 of [`launch_function`](Self::launch_function). The description says what the kernel computes, from all arrays among its
+    /// arguments, into all of an array that is new.
+    pub(crate) unsafe fn launch_value(
+        &self,
+        operation: &'static str,
+        kernel: Kernel,
+        grid: Grid,
+        args: Args<'_>,
+        describe: impl FnOnce() -> Option<Description>,
+    ) -> Result<()> {
+        if fuse::is_recording(self)
+            && !args.is_on_host
+            && let Some(description) = describe()
+        {
+            return fuse::defer(self, operation, kernel, grid, args, description);
+        }
+        // SAFETY: as for this function.
+        unsafe { self.launch(operation, kernel, grid, args) }
+    }
+
+    /// Whether operators of this thread should describe what they compute: a capture records it.
+    pub(crate) fn records(&self) -> bool {
+        fuse::is_recording(self)
+    }
+
+    /// Computes the value of a capture of this thread in whose memory an address is, if it waits.
+    pub(crate) fn settle_at(&self, address: u64) -> Result<()> {
+        if fuse::is_recording(self) { fuse::settle_touched(self, std::iter::once(address)) } else { Ok(()) }
+    }
+
+    /// Computes the values of a capture of this thread that wait. To be called before work that reads or writes memory by other means than a
+    /// kernel's arguments, and before a kernel that changes arrays which others hold.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if fuse::is_recording(self) { fuse::settle(self) } else { Ok(()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Array, DType};
+    use crate::{Array, DType, Device, Error};
     use gradewise_fake_driver::Fake;
     use gradewise_ffi::{Driver, Module};
     use std::{ffi::c_void, fs};

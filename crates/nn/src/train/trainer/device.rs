@@ -9,7 +9,7 @@ use crate::{Error, Module, Result};
 use gradewise_autograd::Tensor;
 use gradewise_ffi::nvtx;
 use gradewise_kernels::{
-    Array, CapturedGraph, CudaDevice, Device,
+    Array, CapturedGraph, CudaDevice, Device, Fusion,
     ops::{
         self,
         optim::cuda::{Decided, Decision, StepState, Update, update},
@@ -43,6 +43,7 @@ struct Captured<B> {
 pub struct CapturedStep<B> {
     device: CudaDevice,
     capture: Capture,
+    fusion: Fusion,
     steps: Option<DeviceSteps>,
     captured: Option<Captured<B>>,
 }
@@ -50,12 +51,13 @@ pub struct CapturedStep<B> {
 impl<B: Batch> CapturedStep<B> {
     /// Steps on `device`. With `capture`, they are captured, and a loss that cannot be captured is an error.
     pub fn new(device: &CudaDevice, capture: bool) -> Self {
-        Self::with(device, if capture { Capture::Required } else { Capture::Off })
+        let capture = if capture { Capture::Required } else { Capture::Off };
+        Self::with(device, capture, Fusion::default())
     }
 
     /// Steps on `device`.
-    pub fn with(device: &CudaDevice, capture: Capture) -> Self {
-        Self { device: device.clone(), capture, steps: None, captured: None }
+    pub fn with(device: &CudaDevice, capture: Capture, fusion: Fusion) -> Self {
+        Self { device: device.clone(), capture, fusion, steps: None, captured: None }
     }
 
     /// Number of kernels, copies and fills of the captured step; `None` before a step is captured.
@@ -179,7 +181,7 @@ impl<B: Batch> CapturedStep<B> {
         };
         // The capture can only return the kernels' error type, so this crate's error is passed in a variable.
         let mut failure = None;
-        let captured = self.device.capture(|| {
+        let captured = self.device.capture_with(self.fusion, || {
             if let Err(error) = work() {
                 failure = Some(error);
             }

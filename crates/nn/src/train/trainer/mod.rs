@@ -13,7 +13,7 @@ use super::{Batch, Capture, Exchange, TrainerConfig};
 use crate::optim::{GradientScaler, MixedPrecision, MovingAverage, Optimizer, UnderflowWatch};
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{Policy, evaluation};
-use gradewise_kernels::DType;
+use gradewise_kernels::{DType, Fusion};
 use serde::{Deserialize, Serialize};
 use std::{any::Any, sync::Arc};
 
@@ -57,6 +57,7 @@ pub struct Trainer<M> {
     underflow: UnderflowWatch,
     pub(super) exchange: Option<Arc<dyn Exchange>>,
     capture: Capture,
+    fusion: Fusion,
     /// The [`CapturedStep`] for the batches seen last, on a GPU.
     device_step: Option<Box<dyn Any + Send>>,
     step: u64,
@@ -92,6 +93,7 @@ impl<M: Module> Trainer<M> {
             scaler: None,
             exchange: None,
             capture: Capture::default(),
+            fusion: Fusion::default(),
             device_step: None,
             underflow: UnderflowWatch::default(),
             step: 0,
@@ -189,6 +191,12 @@ impl<M: Module> Trainer<M> {
     /// Whether steps on a GPU are recorded and replayed; [`Capture::WhenPossible`] unless this says something else.
     pub fn set_capture(&mut self, capture: Capture) {
         (self.capture, self.device_step) = (capture, None);
+    }
+
+    /// Whether recorded steps compute several operators by one kernel where they can; [`Fusion::On`] unless this says something else. The
+    /// results are bit-identical.
+    pub fn set_fusion(&mut self, fusion: Fusion) {
+        (self.fusion, self.device_step) = (fusion, None);
     }
 
     /// Number of kernels, copies and fills of the recorded step for batches of this type; `None` before a step is recorded.

@@ -20,7 +20,7 @@ use gradewise_bench::{
     gpu::{self, Timer, Vendor},
     profile::{Grouping, Profile, host_ceilings},
 };
-use gradewise_kernels::{Compute, DType, Device};
+use gradewise_kernels::{Compute, DType, Device, Fusion};
 use gradewise_nn::{
     Module, Placement,
     checkpoint::Checkpoint,
@@ -29,7 +29,7 @@ use gradewise_nn::{
 };
 use record::record;
 use report::Report;
-use speed::Speed;
+use speed::{Replayed, Speed};
 use std::{path::PathBuf, sync::Arc};
 use stepper::Stepper;
 
@@ -115,16 +115,26 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     let grouping = if arguments.by_operation { Grouping::Operations } else { Grouping::Shapes };
     let profile =
         Profile::new(&recorded.recordings, recorded.step_seconds, ceilings, grouping).map_err(failed)?;
-    let mut speed = Speed { eager: eager_seconds, device: None, captured: None, kernels: None, twice: None };
+    let mut speed = Speed { eager: eager_seconds, device: None, captured: None, fused: None, twice: None };
     if let Device::Cuda(_) = &placement.device {
         speed.device = Some(profile.step_seconds);
-        let mut captured = Stepper::<T>::new(trainer()?, true);
-        match captured.seconds(&mut batches, warm_up + 1, steps) {
-            Ok(seconds) => {
-                speed.captured = Some(seconds);
-                speed.kernels = captured.trainer.captured_nodes::<Batch<T>>()?;
+        let mut replayed = |fusion| -> Result<Option<Replayed>> {
+            let mut captured = Stepper::<T>::new(trainer()?, true);
+            captured.trainer.set_fusion(fusion);
+            match captured.seconds(&mut batches, warm_up + 1, steps) {
+                Ok(seconds) => {
+                    let launches = captured.trainer.captured_nodes::<Batch<T>>()?;
+                    Ok(launches.map(|launches| Replayed { seconds, launches }))
+                }
+                Err(error) => {
+                    output::note(&format!("the step cannot be captured: {error}"));
+                    Ok(None)
+                }
             }
-            Err(error) => output::note(&format!("the step cannot be captured: {error}")),
+        };
+        speed.captured = replayed(Fusion::Off)?;
+        if speed.captured.is_some() && config.train.fuse {
+            speed.fused = replayed(Fusion::On)?;
         }
     }
     drop(batches);

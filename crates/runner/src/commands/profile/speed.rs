@@ -2,16 +2,24 @@
 
 use gradewise_bench::profile::NamedTime;
 
+/// A step that is replayed as a CUDA graph.
+#[derive(Clone, Copy)]
+pub(super) struct Replayed {
+    pub(super) seconds: f64,
+    /// Kernels, copies and fills of the graph.
+    pub(super) launches: usize,
+}
+
 /// The times of a step, in seconds.
 pub(super) struct Speed {
     /// Eager, including the host's work.
     pub(super) eager: f64,
     /// Device time of an eager step, without waiting for the host.
     pub(super) device: Option<f64>,
-    /// Replayed as a CUDA graph.
-    pub(super) captured: Option<f64>,
-    /// Kernels, copies and fills of the graph.
-    pub(super) kernels: Option<usize>,
+    /// Replayed as a CUDA graph of the operators' own kernels.
+    pub(super) captured: Option<Replayed>,
+    /// The same with fused operators.
+    pub(super) fused: Option<Replayed>,
     /// With a batch of twice the size.
     pub(super) twice: Option<f64>,
 }
@@ -23,40 +31,48 @@ impl Speed {
         let mut lines = Vec::new();
         if let Some(device) = self.device {
             // Events add to the measured time, so the time of a graph is an upper bound.
-            let device = self.captured.map_or(device, |captured| device.min(captured)).min(self.eager);
+            let device = self.captured.map_or(device, |captured| device.min(captured.seconds)).min(self.eager);
             let waits = (self.eager - device).max(0.0);
             let mut line = format!(
                 "launches: a step takes {:.3} ms operator by operator, of which the device computes {:.3} ms",
                 ms(self.eager),
                 ms(device)
             );
-            if let Some(kernels) = self.kernels {
+            if let Some(Replayed { launches, .. }) = self.captured {
                 // If the device is slower than the host, the time of a step is not spent on launches.
                 line += &if waits > 0.1 * self.eager {
                     format!(
-                        "; {kernels} launches, {:.1} µs of the host for each",
-                        1e6 * self.eager / kernels as f64
+                        "; {launches} launches, {:.1} µs of the host for each",
+                        1e6 * self.eager / launches as f64
                     )
                 } else {
-                    format!("; {kernels} launches, which the host queues while the device computes")
+                    format!("; {launches} launches, which the host queues while the device computes")
                 };
             }
             lines.push(line);
             lines.push(match self.captured {
-                Some(captured) if captured < 0.9 * self.eager => format!(
+                Some(Replayed { seconds: captured, .. }) if captured < 0.9 * self.eager => format!(
                     "capture helps: {:.3} ms as a graph, {:.0}% less (train.capture=true, the default)",
                     ms(captured),
                     100.0 * (1.0 - captured / self.eager)
                 ),
-                Some(captured) => format!(
+                Some(Replayed { seconds: captured, .. }) => format!(
                     "capture changes little: {:.3} ms as a graph; the device is busy {:.0}% of the time anyway",
                     ms(captured),
                     100.0 * (1.0 - waits / self.eager)
                 ),
                 None => "the step was not captured; without a graph the device waits for the host".to_owned(),
             });
+            if let (Some(captured), Some(fused)) = (self.captured, self.fused) {
+                lines.push(format!(
+                    "fused operators: {:.3} ms in {} launches in place of {} (train.fuse=true, the default)",
+                    ms(fused.seconds),
+                    fused.launches,
+                    captured.launches
+                ));
+            }
         }
-        let one = self.captured.unwrap_or(self.eager);
+        let one = self.fused.or(self.captured).map_or(self.eager, |replayed| replayed.seconds);
         if let Some(twice) = self.twice {
             let gain = 2.0 * one / twice;
             lines.push(if gain > 1.15 {
@@ -99,8 +115,8 @@ mod tests {
         Speed {
             eager,
             device: Some(device),
-            captured: Some(captured),
-            kernels: Some(100),
+            captured: Some(Replayed { seconds: captured, launches: 100 }),
+            fused: Some(Replayed { seconds: captured, launches: 20 }),
             twice: Some(twice),
         }
     }
@@ -111,6 +127,7 @@ mod tests {
         for part in [
             "100 launches, 100.0 µs",
             "capture helps: 2.500 ms as a graph, 75% less",
+            "fused operators: 2.500 ms in 20 launches in place of 100",
             "100 samples take 3.000 ms, 1.67",
         ] {
             assert!(text.contains(part), "`{part}` is not in: {text}");
@@ -121,7 +138,7 @@ mod tests {
             text.contains("100 launches, which the host queues while") && !text.contains("for each"),
             "{text}"
         );
-        let host = Speed { device: None, captured: None, kernels: None, twice: None, eager: 1.0 };
+        let host = Speed { device: None, captured: None, fused: None, twice: None, eager: 1.0 };
         let part = |name: &str, seconds| NamedTime {
             name: name.to_owned(),
             calls: 2,

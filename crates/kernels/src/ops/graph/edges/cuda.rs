@@ -5,7 +5,10 @@ use crate::{
     Array, CudaDevice, DType, Index, Result,
     array::{index::Resident, strided::divisor},
     ops::clifford::block::mv_block,
-    runtime::cuda::{Args, Grid, Kernel},
+    runtime::cuda::{
+        Args, Grid, Kernel,
+        fuse::{Function, Groups},
+    },
 };
 use gradewise_core::{Error as CoreError, Shape};
 
@@ -174,14 +177,20 @@ pub(super) fn difference(
             let share = Share::of(device, outer, edges * packs, COPYING);
             let units = share.groups * edges * packs;
             let args = share.args(args.size(units).value(&divisor(edges)).value(&divisor(packs)));
+            let describe = || {
+                let (to, from) = (to.values(), from.values());
+                let function = Function::Difference { to, from, edges, nodes, features };
+                (pitch == features).then(|| out.described(function, &[h])).flatten()
+            };
             // SAFETY: 1: as above; several neighbours are taken only where all rows and addresses allow it. 2: `out` is new. 3: linear, the
             // kernel strides. 4: the lists are borrowed.
             unsafe {
-                device.launch(
+                device.launch_value(
                     operation,
                     pack.kernel(kernels, h),
                     Grid::linear(units),
                     args.size(edges * pitch),
+                    describe,
                 )?
             };
         }
@@ -228,6 +237,7 @@ pub(super) fn net_inflow(
         return added(summands, out);
     }
     require_counts(operation, outer, x.size)?;
+    let is_recorded = device.records();
     let mut in_place: Vec<Rows> = summands.iter().map_while(|summand| Rows::in_place(summand)).collect();
     let wide = |summands: &[Rows]| {
         let read = || std::iter::once(x).chain(summands);
@@ -239,7 +249,7 @@ pub(super) fn net_inflow(
     let mut pack = wide(&in_place);
     // Sums of 16 bits, one by one, of many nodes are limited by their instructions and registers: adding by itself is faster.
     let is_slower = dtype.size() == 2 && pack == Pack(1) && share(pack).depth > 1;
-    if in_place.len() < summands.len() || summands.len() > 2 || is_slower {
+    if in_place.len() < summands.len() || summands.len() > 2 || is_slower || is_recorded {
         in_place.clear();
         pack = wide(&[]);
     }
@@ -249,9 +259,16 @@ pub(super) fn net_inflow(
     let args = args.size(edges).size(x.pitch).size(edges * x.pitch).size(nodes * x.size);
     let [first, rest @ ..] = &in_place[..] else {
         let kernel = pack.kernel(["net_inflow", "net_inflow_wide"], &out);
+        let describe = || {
+            let [arriving, leaving] =
+                [to, from].map(|lists| lists.groups()).map(|[starts, order]| Groups { starts, order });
+            let function = Function::NetInflow { arriving, leaving, nodes, edges, features: x.size };
+            let is_contiguous = x.pitch == x.size;
+            is_contiguous.then(|| out.described(function, &[&x.array])).flatten()
+        };
         // SAFETY: 1: as above, with counts that fit 32 bits and packs that all rows and addresses allow. 2: `out` is new. 3: linear, the
         // kernel strides. 4: the lists are borrowed.
-        unsafe { device.launch(operation, kernel, Grid::linear(units), args)? };
+        unsafe { device.launch_value(operation, kernel, Grid::linear(units), args, describe)? };
         return added(summands, out);
     };
     // Where there is one, it is read twice and added once.

@@ -3,7 +3,10 @@
 use crate::{
     Array, CudaDevice, Index, Result,
     array::{index::Resident, strided::divisor},
-    runtime::cuda::{Args, Grid, Kernel},
+    runtime::cuda::{
+        Args, Grid, Kernel,
+        fuse::{Function, Groups},
+    },
 };
 use gradewise_core::Shape;
 
@@ -42,7 +45,12 @@ pub(super) fn select(
     let kernels = ["index_select_w2", "index_select_w4", "index_select_w8", "index_select_w16"];
     // SAFETY: 1: the operator's entry found `bound` entries along the axis of x, which is contiguous, and all indices are below it; words
     // divide rows and addresses. 2: `out` is new. 3: linear, the kernel strides. 4: the index is borrowed.
-    unsafe { device.launch(operation, Kernel::of_words(kernels, word), Grid::linear(words), args)? };
+    unsafe {
+        device.launch_value(operation, Kernel::of_words(kernels, word), Grid::linear(words), args, || {
+            let (index, count, bound) = (lists.values(), index.len(), index.bound());
+            out.described(Function::Select { index, count, bound, inner }, &[x])
+        })?
+    };
     Ok(out)
 }
 
@@ -72,8 +80,15 @@ pub(super) fn sum(
         let args = args.size(outer).size(bound).size(inner);
         ("segment_sum_long", Grid::new([blocks, 1, 1], [32, 8, 1]), args)
     };
+    let (kernel, args) = (Kernel::new(name, x.dtype()), args.size(segments.len()));
+    let describe = || {
+        // Long segments are summed in another order.
+        let (groups, count) = (Groups { starts, order }, segments.len());
+        let function = Function::SegmentSum { groups, segments: bound, count, inner };
+        (name == "segment_sum").then(|| out.described(function, &[x])).flatten()
+    };
     // SAFETY: 1: the operator's entry found an entry of x for each member of a segment; lists and their starts belong to one index. 2:
     // `out` is new. 3: linear, or 32 columns by 8 members for long segments. 4: the index is borrowed.
-    unsafe { device.launch(operation, Kernel::new(name, x.dtype()), grid, args.size(segments.len()))? };
+    unsafe { device.launch_value(operation, kernel, grid, args, describe)? };
     Ok(out)
 }

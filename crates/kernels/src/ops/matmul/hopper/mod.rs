@@ -368,6 +368,8 @@ pub(crate) fn describe(
     strides: &[usize],
     tile: &[usize],
 ) -> Result<[u64; 16]> {
+    // Where in the description the address is, the driver does not say.
+    device.settle_at(address)?;
     // The most axes that the copy engine takes.
     const AXES: usize = 5;
     let mut words = [[0; AXES]; 2];

@@ -47,7 +47,7 @@ pub fn add_n(arrays: &[&Array]) -> Result<Array> {
 pub fn add_n_assign(a: &mut Array, others: &[&Array]) -> Result<()> {
     check(a, others)?;
     match (a.device(), others) {
-        (Device::Cuda(device), [_, _, ..]) if a.is_unique() && a.is_contiguous() => {
+        (Device::Cuda(device), [_, _, ..]) if a.is_unique() && a.is_contiguous() && !device.records() => {
             // SAFETY: `check` compared all arrays; a is contiguous and unique.
             let add = |now: &[&Array]| unsafe { cuda::into(&device, a, a, now) };
             others.chunks(ADD_N_AT_ONCE - 1).try_for_each(add)

@@ -1,8 +1,8 @@
 //! Elementwise functions of two arrays on CUDA.
 
-use crate::{Array, CudaDevice, Result, array::strided::elementwise, runtime::cuda::Kernel};
+use crate::{Array, CudaDevice, Result, array::strided::elementwise, runtime::cuda::{Kernel, fuse::Function}};
 
-/// The functions, numbered as in csrc/ops/binary.cu.
+/// The functions, numbered as in csrc/gradewise/functions.cuh.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub(super) enum Name {
@@ -46,8 +46,9 @@ pub(super) unsafe fn into(
     arguments: [&Array; 2],
 ) -> Result<()> {
     let kernel = Kernel::new("binary", out.dtype());
+    let describe = || out.described(Function::Binary { name: format!("k{name:?}") }, &arguments);
     // SAFETY: as for this function; the kernel takes two views and the function's number.
-    unsafe { elementwise(device, operation, kernel, out, arguments, |args| args.int(name as i32)) }
+    unsafe { elementwise(device, operation, kernel, out, arguments, |args| args.int(name as i32), describe) }
 }
 
 #[cfg(test)]
@@ -59,7 +60,7 @@ mod tests {
     fn host_and_device_number_the_functions_alike() {
         use Name::*;
         let host = [Add, Sub, Mul, Div, Max, Min, Equal, NotEqual, Greater, GreaterEqual, Less, LessEqual];
-        let device = numbers(include_str!("../../../../csrc/ops/binary.cu"), "Function");
+        let device = numbers(include_str!("../../../../csrc/gradewise/functions.cuh"), "GW_FOR_BINARY_FUNCTIONS");
         assert_eq!(host.map(|name| format!("{name:?}")).to_vec(), device);
         assert!(host.iter().enumerate().all(|(number, &name)| name as usize == number));
     }

@@ -127,7 +127,9 @@ pub fn add_assign(a: &mut Array, b: &Array) -> Result<()> {
     const NAME: &str = "add_assign";
     b.require_like(a, NAME, "b")?;
     let right = b.broadcast_to(a.shape())?;
-    if !(a.is_unique() && a.is_contiguous()) {
+    // A capture that records values has the sum wait as well.
+    let waits = matches!(a.device(), Device::Cuda(device) if device.records());
+    if waits || !(a.is_unique() && a.is_contiguous()) {
         *a = add(a, &right)?;
         return Ok(());
     }

@@ -5,7 +5,7 @@ use crate::{
     array::{copy::view, layout::collapse, strided::elementwise},
     cpu::element::with_element,
     ops::pointwise::rows::{Row, for_rows},
-    runtime::cuda::Kernel,
+    runtime::cuda::{Kernel, fuse::Function},
 };
 
 /// `a` where `mask` is not 0 (NaN is not), `b` elsewhere; all three broadcast together.
@@ -23,8 +23,9 @@ pub fn select(mask: &Array, a: &Array, b: &Array) -> Result<Array> {
     if let Device::Cuda(device) = a.device() {
         let out = Array::for_kernel(NAME, &shape, a.dtype(), &device)?;
         let kernel = Kernel::new("select", a.dtype());
+        let describe = || out.described(Function::Choose, &[&mask, &a, &b]);
         // SAFETY: all three have one dtype and device, and were broadcast to the shape of `out`, which is new.
-        unsafe { elementwise(&device, NAME, kernel, &out, [&mask, &a, &b], |args| args)? };
+        unsafe { elementwise(&device, NAME, kernel, &out, [&mask, &a, &b], |args| args, describe)? };
         return Ok(out);
     }
     let own = shape.contiguous_strides();

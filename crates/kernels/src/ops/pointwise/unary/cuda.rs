@@ -1,8 +1,13 @@
 //! Elementwise functions of one array on CUDA.
 
-use crate::{Array, CudaDevice, Result, array::strided::elementwise, runtime::cuda::Kernel};
+use super::functions::NAMES;
+use crate::{
+    Array, CudaDevice, Result,
+    array::strided::elementwise,
+    runtime::cuda::{Kernel, fuse::Function},
+};
 
-/// The number of a function in csrc/ops/unary.cu, and its parameters.
+/// The number of a function in csrc/gradewise/functions.cuh, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Code {
     number: i32,
@@ -19,22 +24,33 @@ impl Code {
 pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, code: Code) -> Result<Array> {
     let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
     let [p, q] = code.parameters;
+    let describe = || {
+        let name = format!("k{}", NAMES[code.number as usize]);
+        out.described(Function::Unary { name, parameters: code.parameters }, &[x])
+    };
     // SAFETY: `out` is new and has shape and dtype of x; the kernel takes the function's number and two parameters.
     unsafe {
-        elementwise(device, operation, Kernel::new("unary", x.dtype()), &out, [x], |args| {
-            args.int(code.number).double(p).double(q)
-        })?;
+        let kernel = Kernel::new("unary", x.dtype());
+        elementwise(
+            device,
+            operation,
+            kernel,
+            &out,
+            [x],
+            |args| args.int(code.number).double(p).double(q),
+            describe,
+        )?;
     }
     Ok(out)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::functions::NAMES;
+    use super::NAMES;
     use crate::array::strided::tests::numbers;
 
     #[test]
     fn host_and_device_number_the_functions_alike() {
-        assert_eq!(NAMES, numbers(include_str!("../../../../csrc/ops/unary.cu"), "Function"));
+        assert_eq!(NAMES, numbers(include_str!("../../../../csrc/gradewise/functions.cuh"), "GW_FOR_UNARY_FUNCTIONS"));
     }
 }

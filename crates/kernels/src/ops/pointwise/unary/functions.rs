@@ -7,13 +7,13 @@ use gradewise_core::DType;
 /// The one list of the functions: each with its parameters and what it computes, and, if it has none, the operator and its documentation.
 macro_rules! functions {
     ($($($(#[$doc:meta])+ $operator:ident =)? $name:ident $(($($field:ident),*))?: |$x:ident, $fma:ident| $body:expr;)*) => {
-        /// Numbers as in csrc/ops/unary.cu.
+        /// Numbers as in csrc/gradewise/functions.cuh.
         #[repr(i32)]
         enum Name {
             $($name,)*
         }
 
-        #[cfg(test)]
+        /// The names of the functions, by number.
         pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         $(
