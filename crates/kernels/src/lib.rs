@@ -70,9 +70,9 @@ pub use error::{Error, Result};
 pub use gradewise_core::{DType, Shape};
 pub use ops::{Summary, Validation, shared_bytes_of_kernel, threads_of_kernel};
 pub use runtime::{
-    BuildInfo, CapturedGraph, Code, Compute, CudaDevice, Device, DeviceName, Fault, Fusion, Holder, MemoryReport,
-    Options, Products, Resources, Target, build_info, code_remedy, debug, external, memory, occupancy,
-    sanitizer, setup_remedy, transfers, tuning,
+    BuildInfo, CapturedGraph, Code, Compute, CudaDevice, Device, DeviceName, Fault, Fusion, Holder,
+    MemoryReport, Options, Products, Resources, Target, build_info, code_remedy, debug, external, memory,
+    occupancy, sanitizer, setup_remedy, transfers, tuning,
 };
 
 #[cfg(doctest)]

@@ -28,14 +28,24 @@ pub(crate) fn set(launcher: &[OsString], words: &[OsString]) {
 /// # Errors
 /// The executable cannot be found.
 pub fn command() -> Result<(PathBuf, Vec<OsString>)> {
+    let words = match STARTED.get() {
+        Some(Started { words, .. }) => words.clone(),
+        None => std::env::args_os().skip(1).collect(),
+    };
+    let (executable, before) = program()?;
+    Ok((executable, before.into_iter().chain(words).collect()))
+}
+
+/// The executable that starts this program, and the arguments that come before those of a command.
+///
+/// # Errors
+/// The executable cannot be found.
+pub fn program() -> Result<(PathBuf, Vec<OsString>)> {
     let failed =
         |source| gradewise_distributed::Error::Process { operation: "find this program".to_owned(), source };
-    let (launcher, words) = match STARTED.get() {
-        Some(Started { launcher, words }) => (launcher.as_slice(), words.clone()),
-        None => (&[][..], std::env::args_os().skip(1).collect()),
-    };
+    let launcher = STARTED.get().map_or(&[][..], |started| &started.launcher);
     Ok(match launcher {
-        [] => (std::env::current_exe().map_err(failed)?, words),
-        [executable, before @ ..] => (executable.into(), before.iter().cloned().chain(words).collect()),
+        [] => (std::env::current_exe().map_err(failed)?, Vec::new()),
+        [executable, before @ ..] => (executable.into(), before.to_vec()),
     })
 }

@@ -28,6 +28,7 @@ pub enum BenchTask {
     Scaling(Scaling),
     Step(StepTimes),
     Predict(PredictTimes),
+    Tasks(TaskTimes),
 }
 
 /// Device and arithmetic of the timed steps.
@@ -146,5 +147,30 @@ pub struct PredictTimes {
     pub calls: u32,
     /// Folder of the results.
     #[arg(long, value_name = "DIR", default_value = "predict")]
+    pub out: PathBuf,
+}
+
+/// Time a training step of every task and preset, with and without fused operators.
+///
+/// Each is profiled in a process of its own: the step operator by operator, as a captured graph, and as a graph with fused operators; the
+/// launches of both, the peak of memory, and the share of the least time in which the device can do each operation. tasks.json has every
+/// number.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bench tasks --device cuda
+  gradewise bench tasks --tasks gravity,forces --steps 20")]
+pub struct TaskTimes {
+    /// cpu, cuda or, for one device, cuda:N.
+    #[arg(long, default_value = "cpu")]
+    pub device: DeviceName,
+    /// Tasks to measure [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_default_value = true)]
+    pub tasks: Vec<String>,
+    /// Timed steps, whose median counts.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", default_value = "tasks")]
     pub out: PathBuf,
 }

@@ -6,6 +6,7 @@ mod link;
 mod predict;
 mod scaling;
 mod step;
+mod tasks;
 mod worker;
 
 pub use arguments::Bench;
@@ -16,7 +17,7 @@ use gradewise_runner::{Command, Program, Result};
 impl Command for Bench {
     const NAME: &'static str = "bench";
 
-    fn run(&self, _: &Program) -> Result<()> {
+    fn run(&self, program: &Program) -> Result<()> {
         match &self.task {
             BenchTask::Scaling(arguments) => match &arguments.worker {
                 Some(path) => worker::run(arguments, path),
@@ -24,6 +25,7 @@ impl Command for Bench {
             },
             BenchTask::Step(arguments) => step::run(arguments),
             BenchTask::Predict(arguments) => predict::run(arguments),
+            BenchTask::Tasks(arguments) => tasks::run(program, arguments),
         }
     }
 }

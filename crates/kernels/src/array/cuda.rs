@@ -58,10 +58,16 @@ impl Array {
     pub(crate) fn described(&self, function: Function, operands: &[&Self]) -> Option<Description> {
         let Storage::Cuda(out) = &self.storage else { return None };
         let (dtype, elements) = (self.dtype, self.elements());
-        let is_new = Arc::strong_count(out) == 1 && self.offset == 0 && out.bytes() == elements * dtype.size();
+        let is_new =
+            Arc::strong_count(out) == 1 && self.offset == 0 && out.bytes() == elements * dtype.size();
         let operands: Option<Vec<Operand>> = operands.iter().map(|array| array.operand()).collect();
         let (true, Some(operands)) = (is_new && elements > 0, operands) else { return None };
         Some(Description { function, operands, out: Arc::clone(out), dtype, elements })
+    }
+
+    /// Whether the array's value waits to be computed, in a capture of this thread.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(&self.storage, Storage::Cuda(buffer) if buffer.device().awaits(buffer))
     }
 
     /// Makes the array contiguous and the only one that shows its storage, so that changing it in place changes nothing else.

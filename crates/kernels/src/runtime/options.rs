@@ -165,9 +165,15 @@ mod tests {
         ] {
             assert_eq!(with(name, value), Ok(expected), "{name}={value}");
         }
-        for name in ["GRADEWISE_MATMUL", "GRADEWISE_ATTENTION", "GRADEWISE_OVERLAP", "GRADEWISE_RECYCLE", "GRADEWISE_FUSE"]
-            .into_iter()
-            .chain(debug::VARIABLES)
+        for name in [
+            "GRADEWISE_MATMUL",
+            "GRADEWISE_ATTENTION",
+            "GRADEWISE_OVERLAP",
+            "GRADEWISE_RECYCLE",
+            "GRADEWISE_FUSE",
+        ]
+        .into_iter()
+        .chain(debug::VARIABLES)
         {
             let error = with(name, "Plain").unwrap_err();
             assert!(

@@ -47,7 +47,13 @@ pub(crate) unsafe fn into(
     let (sizes, [from, to]) = collapse(source.dims(), [source.strides(), strides]);
     let size = source.dtype().size();
     // SAFETY: the source is borrowed; as for this function.
-    unsafe { Copy { device, operation, size, value: Cell::default() }.run(&sizes, (source.cuda_address(), &from), (address, &to)) }
+    unsafe {
+        Copy { device, operation, size, value: Cell::default() }.run(
+            &sizes,
+            (source.cuda_address(), &from),
+            (address, &to),
+        )
+    }
 }
 
 /// Most arrays that one launch joins: what a kernel's parameters have room for.

@@ -172,7 +172,8 @@ impl Task<'_> {
     }
 
     fn described(&self, x: &Array, layout: &Layout, out: &Array) -> Option<Description> {
-        let axes = |(sizes, strides): &(PerAxis, PerAxis)| Axes { sizes: sizes.clone(), strides: strides.clone() };
+        let axes =
+            |(sizes, strides): &(PerAxis, PerAxis)| Axes { sizes: sizes.clone(), strides: strides.clone() };
         let (kept, reduced) = (axes(&layout.kept), axes(&layout.reduced));
         out.described(Function::Reduce { kept, reduced, count: self.count, scale: self.scale }, &[x])
     }

@@ -108,7 +108,11 @@ impl CudaDevice {
         }
     }
 
-    pub(super) fn record<R>(&self, fusion: Fusion, work: &mut impl FnMut() -> Result<R>) -> Result<Recorded<R>> {
+    pub(super) fn record<R>(
+        &self,
+        fusion: Fusion,
+        work: &mut impl FnMut() -> Result<R>,
+    ) -> Result<Recorded<R>> {
         const NAME: &str = "capture";
         let fail = |source| self.error(NAME, source);
         self.refuse_in_capture(NAME)?;

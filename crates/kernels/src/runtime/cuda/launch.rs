@@ -8,6 +8,7 @@ use super::{
     CudaDevice,
     fuse::{self, Description},
     kernel::{Args, Grid, Kernel},
+    memory::Buffer,
     submit::submit_function,
 };
 use crate::Result;
@@ -59,7 +60,7 @@ impl CudaDevice {
     ) -> Result<()> {
         // Arrays among the arguments whose values wait are computed first.
         if fuse::is_recording(self) {
-            fuse::settle_touched(self, args.all.words())?;
+            fuse::settle_touched(self, operation, args.all.words())?;
         }
         // SAFETY: as for this function.
         unsafe { submit_function(self, operation, function, grid, args) }
@@ -94,9 +95,14 @@ impl CudaDevice {
         fuse::is_recording(self)
     }
 
+    /// Whether a capture of this thread has not computed the value of a buffer yet.
+    pub(crate) fn awaits(&self, buffer: &Buffer) -> bool {
+        fuse::is_recording(self) && fuse::is_waiting(self, buffer.pointer())
+    }
+
     /// Computes the value of a capture of this thread in whose memory an address is, if it waits.
     pub(crate) fn settle_at(&self, address: u64) -> Result<()> {
-        if fuse::is_recording(self) { fuse::settle_touched(self, std::iter::once(address)) } else { Ok(()) }
+        if fuse::is_recording(self) { fuse::settle_at(self, address) } else { Ok(()) }
     }
 
     /// Computes the values of a capture of this thread that wait. To be called before work that reads or writes memory by other means than a

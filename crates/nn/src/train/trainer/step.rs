@@ -64,7 +64,8 @@ impl<M: Module> Trainer<M> {
             return self.host_step_or_none(batches, loss);
         };
         let kept = self.device_step.take().and_then(|step| step.downcast::<CapturedStep<B>>().ok());
-        let mut step = kept.unwrap_or_else(|| Box::new(CapturedStep::with(&device, self.capture, self.fusion)));
+        let mut step =
+            kept.unwrap_or_else(|| Box::new(CapturedStep::with(&device, self.capture, self.fusion)));
         let report = step.step(self, batches, loss);
         self.device_step = Some(step);
         report

@@ -31,7 +31,8 @@ impl Speed {
         let mut lines = Vec::new();
         if let Some(device) = self.device {
             // Events add to the measured time, so the time of a graph is an upper bound.
-            let device = self.captured.map_or(device, |captured| device.min(captured.seconds)).min(self.eager);
+            let device =
+                self.captured.map_or(device, |captured| device.min(captured.seconds)).min(self.eager);
             let waits = (self.eager - device).max(0.0);
             let mut line = format!(
                 "launches: a step takes {:.3} ms operator by operator, of which the device computes {:.3} ms",

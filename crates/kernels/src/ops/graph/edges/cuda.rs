@@ -237,7 +237,8 @@ pub(super) fn net_inflow(
         return added(summands, out);
     }
     require_counts(operation, outer, x.size)?;
-    let is_recorded = device.records();
+    // Apart, sum and additions are computed with what waits; together, by one kernel of their own.
+    let waits = x.array.waits() || summands.iter().any(|summand| summand.waits());
     let mut in_place: Vec<Rows> = summands.iter().map_while(|summand| Rows::in_place(summand)).collect();
     let wide = |summands: &[Rows]| {
         let read = || std::iter::once(x).chain(summands);
@@ -249,7 +250,7 @@ pub(super) fn net_inflow(
     let mut pack = wide(&in_place);
     // Sums of 16 bits, one by one, of many nodes are limited by their instructions and registers: adding by itself is faster.
     let is_slower = dtype.size() == 2 && pack == Pack(1) && share(pack).depth > 1;
-    if in_place.len() < summands.len() || summands.len() > 2 || is_slower || is_recorded {
+    if in_place.len() < summands.len() || summands.len() > 2 || is_slower || waits {
         in_place.clear();
         pack = wide(&[]);
     }

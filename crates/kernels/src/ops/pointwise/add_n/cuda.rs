@@ -1,7 +1,11 @@
 //! Sums of several arrays on CUDA (csrc/ops/add_n.cu).
 
 use super::{ADD_N_AT_ONCE, NAME};
-use crate::{Array, CudaDevice, Result, array::strided::elementwise, runtime::cuda::{Kernel, fuse::Function}};
+use crate::{
+    Array, CudaDevice, Result,
+    array::strided::elementwise,
+    runtime::cuda::{Kernel, fuse::Function},
+};
 
 /// The sum of the first array and the others, fewer than [`ADD_N_AT_ONCE`], into a contiguous array whose storage is not shared; it may be
 /// one of them.
@@ -35,6 +39,14 @@ unsafe fn launch<const N: usize>(
     let describe = || out.described(Function::Sum, &inputs[..=others.len()]);
     // SAFETY: as for this function; views past the number of arrays are those of the first one, and not read.
     unsafe {
-        elementwise(device, NAME, Kernel::new(kernel, out.dtype()), out, inputs, |args| args.int(count), describe)
+        elementwise(
+            device,
+            NAME,
+            Kernel::new(kernel, out.dtype()),
+            out,
+            inputs,
+            |args| args.int(count),
+            describe,
+        )
     }
 }

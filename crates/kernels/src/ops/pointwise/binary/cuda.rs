@@ -1,6 +1,10 @@
 //! Elementwise functions of two arrays on CUDA.
 
-use crate::{Array, CudaDevice, Result, array::strided::elementwise, runtime::cuda::{Kernel, fuse::Function}};
+use crate::{
+    Array, CudaDevice, Result,
+    array::strided::elementwise,
+    runtime::cuda::{Kernel, fuse::Function},
+};
 
 /// The functions, numbered as in csrc/gradewise/functions.cuh.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +64,8 @@ mod tests {
     fn host_and_device_number_the_functions_alike() {
         use Name::*;
         let host = [Add, Sub, Mul, Div, Max, Min, Equal, NotEqual, Greater, GreaterEqual, Less, LessEqual];
-        let device = numbers(include_str!("../../../../csrc/gradewise/functions.cuh"), "GW_FOR_BINARY_FUNCTIONS");
+        let device =
+            numbers(include_str!("../../../../csrc/gradewise/functions.cuh"), "GW_FOR_BINARY_FUNCTIONS");
         assert_eq!(host.map(|name| format!("{name:?}")).to_vec(), device);
         assert!(host.iter().enumerate().all(|(number, &name)| name as usize == number));
     }

@@ -13,6 +13,7 @@
 
 mod library;
 mod pending;
+mod plan;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -24,9 +25,10 @@ use super::{Args, CudaDevice, Grid, Kernel, submit::submit_function};
 use crate::Result;
 use gradewise_ffi::LaunchConfig;
 use library::Library;
-use pending::{Id, Pending, Work};
+use pending::{Id, Pending};
+use plan::Work;
 use source::Source;
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 use value::{Own, Value};
 
 /// Threads of a block of a generated kernel.
@@ -39,6 +41,9 @@ struct Recording {
     pending: Pending,
     /// Kernels that were not compiled when they were needed. From the first on, the graph is not what it should be.
     missing: Vec<Source>,
+    /// Launches of kernels that no generated one replaces, by operator, for the log.
+    launched: BTreeMap<&'static str, usize>,
+    fused: usize,
 }
 
 thread_local! {
@@ -71,8 +76,14 @@ pub(super) fn is_possible() -> bool {
 /// From here on, values of this thread on `device` wait.
 pub(super) fn begin(device: &CudaDevice) -> Result<()> {
     let library = Library::of(device)?;
-    let recording =
-        Recording { device: device.clone(), library, pending: Pending::default(), missing: Vec::new() };
+    let recording = Recording {
+        device: device.clone(),
+        library,
+        pending: Pending::default(),
+        missing: Vec::new(),
+        launched: BTreeMap::new(),
+        fused: 0,
+    };
     RECORDINGS.with_borrow_mut(|recordings| recordings.push(recording));
     Ok(())
 }
@@ -80,11 +91,15 @@ pub(super) fn begin(device: &CudaDevice) -> Result<()> {
 /// Computes what still waits and may be read, and ends what [`begin`] began; without computing anything if the capture failed.
 pub(super) fn end(device: &CudaDevice, failed: bool) -> Result<Missing> {
     let computed = if failed { Ok(()) } else { settle(device) };
-    let position = RECORDINGS.with_borrow(|all| all.iter().rposition(|recording| recording.device == *device));
+    let position =
+        RECORDINGS.with_borrow(|all| all.iter().rposition(|recording| recording.device == *device));
     let Some(position) = position else { unreachable!("a recording ends where it began") };
-    let Recording { library, missing, pending, .. } =
+    let Recording { library, missing, pending, launched, fused, .. } =
         RECORDINGS.with_borrow_mut(|recordings| recordings.remove(position));
     drop(pending);
+    if missing.is_empty() {
+        tracing::debug!("captured {fused} fused kernels, and others by operator: {launched:?}");
+    }
     computed?;
     Ok(Missing { library, sources: missing })
 }
@@ -119,10 +134,26 @@ pub(super) fn defer(
 }
 
 /// Computes the values in whose memory one of these words points: those of the arguments of a kernel that is launched next.
-pub(super) fn settle_touched(device: &CudaDevice, words: impl Iterator<Item = u64>) -> Result<()> {
+pub(super) fn settle_touched(
+    device: &CudaDevice,
+    operation: &'static str,
+    words: impl Iterator<Item = u64>,
+) -> Result<()> {
     let touched = with(device, |recording| {
+        *recording.launched.entry(operation).or_insert(0) += 1;
         if recording.pending.is_empty() { Vec::new() } else { recording.pending.touched(words) }
     });
+    compute(device, &touched.unwrap_or_default())
+}
+
+/// Whether the value in whose memory an address is waits.
+pub(super) fn is_waiting(device: &CudaDevice, address: u64) -> bool {
+    with(device, |recording| !recording.pending.touched(std::iter::once(address)).is_empty()).unwrap_or(false)
+}
+
+/// Computes the value in whose memory an address is.
+pub(super) fn settle_at(device: &CudaDevice, address: u64) -> Result<()> {
+    let touched = with(device, |recording| recording.pending.touched(std::iter::once(address)));
     compute(device, &touched.unwrap_or_default())
 }
 
@@ -142,7 +173,13 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
     }
     let work = with(device, |recording| {
         recording.pending.sweep();
-        let work = recording.pending.compute(targets);
+        let work = plan::compute(&mut recording.pending, targets);
+        for work in &work {
+            match work {
+                Work::Own(value) => *recording.launched.entry(value.operation).or_insert(0) += 1,
+                Work::Fused { .. } => recording.fused += 1,
+            }
+        }
         (work, Arc::clone(&recording.library))
     });
     let Some((work, library)) = work else { return Ok(()) };
@@ -154,7 +191,8 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
                     let blocks = source.elements.div_ceil(THREADS as usize).clamp(1, 1 << 16);
                     let mut grid = Grid::blocks(blocks, THREADS);
                     grid.0 = LaunchConfig { overlapped: device.overlaps(), ..grid.0 };
-                    let args = source.addresses.iter().fold(Args::new(), |args, &address| args.pointer(address));
+                    let args =
+                        source.addresses.iter().fold(Args::new(), |args, &address| args.pointer(address));
                     // SAFETY: 1: the parameters are the arrays whose addresses these are, of the dtypes in the text, in which sizes and
                     // strides are constants. 2: what it writes are new arrays, which nothing has read yet. 3: linear, the kernel strides.
                     // 4: `values` and those that wait keep the arrays. 5: it begins by waiting.

@@ -1,20 +1,18 @@
-//! The values of a capture that no kernel has computed yet, and which of them one kernel computes.
+//! The values of a capture that no kernel has computed yet.
 
-use super::{
-    source::{Source, Writer},
-    value::{Operand, Value},
-};
+use super::value::{Operand, Value};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 /// The most work that one element of a value may take, with all values that are computed on the way, in units of a multiplication. What
-/// takes more has its operands in memory.
-const MOST_WORK: f64 = 512.0;
+/// takes more has its operands in memory. Chains that are longer than a launch is short do not pay: with ten times as much, the step of a
+/// network of gravity takes 5 ms instead of 1.2, and compiling it 30 s instead of 1.
+const MOST_WORK: f64 = 48.0;
 
 /// The most work in a loop over the elements of an operand: what takes more is written first, by as many threads as it has elements.
-const MOST_LOOPED: f64 = 48.0;
+const MOST_LOOPED: f64 = 12.0;
 
 /// The most work that computing operands again for several elements may take, over all elements.
 const MOST_REPEATED: f64 = 4e6;
@@ -36,19 +34,15 @@ pub(super) struct Pending {
     of_address: BTreeMap<u64, Id>,
 }
 
-/// What to launch.
-pub(super) enum Work {
-    /// A value by its operator's own kernel.
-    Own(Value),
-    /// A generated kernel, with the values that it writes.
-    Fused { source: Source, values: BTreeMap<Id, Value> },
-}
-
 fn key(operand: &Operand) -> usize {
     Arc::as_ptr(&operand.buffer).addr()
 }
 
 impl Pending {
+    pub fn contains(&self, id: Id) -> bool {
+        self.values.contains_key(&id)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -78,10 +72,9 @@ impl Pending {
     /// Values that must be computed before `value` waits: operands of which it would repeat too much, all of them if it would take too
     /// much in one kernel, and the oldest ones if too many wait.
     pub fn before(&self, value: &Value) -> Vec<Id> {
-        let producers: BTreeSet<Id> = value.operands.iter().filter_map(|operand| self.producer(operand)).collect();
-        let knob = |name: &str, value: f64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(value);
-        let (most_work, most_looped, most_repeated) = (knob("FUSE_WORK", MOST_WORK), knob("FUSE_LOOP", MOST_LOOPED), knob("FUSE_REPEAT", MOST_REPEATED));
-        let mut work = Budget { left: most_work, seen: HashSet::new() };
+        let producers: BTreeSet<Id> =
+            value.operands.iter().filter_map(|operand| self.producer(operand)).collect();
+        let mut work = Budget { left: MOST_WORK, seen: HashSet::new() };
         self.spend(value, 1.0, 0, &mut work);
         if work.left < 0.0 {
             return producers.into_iter().collect();
@@ -91,8 +84,10 @@ impl Pending {
             let (source, times) = (&self.values[&id], value.elements as f64 * value.function.elements_read());
             let is_repeated = times > 1.5 * source.elements as f64;
             let looped = value.function.looped();
-            let limits = [(is_repeated, most_repeated / times.max(1.0)), (looped > 1.0, most_looped / looped)];
-            let most = limits.into_iter().filter(|(applies, _)| *applies).map(|(_, most)| most).reduce(f64::min)?;
+            let limits =
+                [(is_repeated, MOST_REPEATED / times.max(1.0)), (looped > 1.0, MOST_LOOPED / looped)];
+            let most =
+                limits.into_iter().filter(|(applies, _)| *applies).map(|(_, most)| most).reduce(f64::min)?;
             let mut budget = Budget { left: most, seen: HashSet::new() };
             self.spend(source, 1.0, 0, &mut budget);
             (budget.left < 0.0).then_some(id)
@@ -111,8 +106,13 @@ impl Pending {
         for (number, operand) in value.operands.iter().enumerate() {
             let Some(id) = self.producer(operand) else { continue };
             // Another way for each view that moves elements.
-            let moved = !(operand.is_contiguous() && operand.offset == 0 && value.function.elements_read() == 1.0);
-            let way = if moved { way.wrapping_mul(31).wrapping_add((value.elements + number) as u64 + 1) } else { way };
+            let moved =
+                !(operand.is_contiguous() && operand.offset == 0 && value.function.elements_read() == 1.0);
+            let way = if moved {
+                way.wrapping_mul(31).wrapping_add((value.elements + number) as u64 + 1)
+            } else {
+                way
+            };
             if budget.left < 0.0 || !budget.seen.insert((id, way)) {
                 continue;
             }
@@ -135,7 +135,7 @@ impl Pending {
     }
 
     /// How many operands of waiting values show each buffer.
-    fn held(&self) -> HashMap<usize, usize> {
+    pub fn held(&self) -> HashMap<usize, usize> {
         let mut held = HashMap::new();
         for operand in self.values.values().flat_map(|value| &value.operands) {
             *held.entry(key(operand)).or_insert(0) += 1;
@@ -143,7 +143,8 @@ impl Pending {
         held
     }
 
-    fn is_wanted(&self, id: Id, held: &HashMap<usize, usize>) -> bool {
+    /// Whether something besides the values that wait may still read a value, of which so many operands are [`held`](Self::held).
+    pub fn is_wanted(&self, id: Id, held: &HashMap<usize, usize>) -> bool {
         let out = &self.values[&id].out;
         let inside = 1 + held.get(&Arc::as_ptr(out).addr()).copied().unwrap_or(0);
         Arc::strong_count(out) > inside
@@ -169,62 +170,12 @@ impl Pending {
         }
     }
 
-    fn take(&mut self, id: Id) -> Value {
+    /// Takes a value out.
+    pub fn take(&mut self, id: Id) -> Value {
         let Some(value) = self.values.remove(&id) else { unreachable!("a value that waits is taken once") };
         self.of_buffer.remove(&Arc::as_ptr(&value.out).addr());
         self.of_address.remove(&value.out.pointer());
         value
-    }
-
-    /// Takes these values, and those that one kernel computes on the way and something else may read as well: kernels that compute them, in
-    /// order.
-    pub fn compute(&mut self, targets: &[Id]) -> Vec<Work> {
-        let mut by_size: BTreeMap<usize, Vec<Id>> = BTreeMap::new();
-        for &id in targets.iter().filter(|id| self.values.contains_key(id)) {
-            by_size.entry(self.values[&id].elements).or_default().push(id);
-        }
-        let mut work = Vec::new();
-        for targets in by_size.into_values() {
-            let mut rest = &targets[..];
-            while let Some((&first, _)) = rest.split_first() {
-                // Taken on the way of another.
-                if !self.values.contains_key(&first) {
-                    rest = &rest[1..];
-                    continue;
-                }
-                let held = self.held();
-                let mut writer = Writer::new(self, first);
-                let mut roots = Vec::new();
-                while let Some((&id, others)) = rest.split_first() {
-                    if self.values.contains_key(&id) {
-                        if !roots.is_empty() && writer.is_full() {
-                            break;
-                        }
-                        writer.root(id);
-                        roots.push(id);
-                    }
-                    rest = others;
-                }
-                let on_the_way: Vec<Id> =
-                    writer.computed().into_iter().filter(|id| !roots.contains(id) && self.is_wanted(*id, &held)).collect();
-                for id in on_the_way {
-                    writer.root(id);
-                    roots.push(id);
-                }
-                // The unit tests of this crate have no kernels but generated ones.
-                let is_alone = roots.len() == 1 && writer.count() == 1 && !cfg!(test);
-                let source = writer.finish();
-                let mut values: BTreeMap<Id, Value> = roots.into_iter().map(|id| (id, self.take(id))).collect();
-                work.push(match values.pop_first() {
-                    Some((_, value)) if is_alone => Work::Own(value),
-                    first => {
-                        values.extend(first);
-                        Work::Fused { source, values }
-                    }
-                });
-            }
-        }
-        work
     }
 
     /// Values that were taken, after all that they are computed from and that waits, in the order in which operators described them.

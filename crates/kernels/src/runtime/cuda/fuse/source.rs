@@ -126,8 +126,10 @@ impl<'a> Writer<'a> {
     /// The kernel.
     pub fn finish(self) -> Source {
         let Self { body, inputs, outputs, operations, elements, is_wide, .. } = self;
-        let inputs_of = inputs.iter().enumerate().map(|(n, (_, kind))| format!("const {kind}* __restrict__ a{n}"));
-        let outputs_of = outputs.iter().enumerate().map(|(n, (_, kind))| format!("{kind}* __restrict__ o{n}"));
+        let inputs_of =
+            inputs.iter().enumerate().map(|(n, (_, kind))| format!("const {kind}* __restrict__ a{n}"));
+        let outputs_of =
+            outputs.iter().enumerate().map(|(n, (_, kind))| format!("{kind}* __restrict__ o{n}"));
         let parameters: Vec<String> = inputs_of.chain(outputs_of).collect();
         let index = if is_wide { "i64" } else { "u32" };
         let parameters = parameters.join(", ");
@@ -311,7 +313,10 @@ impl<'a> Writer<'a> {
                 let x = self.operand(&operands[0], at);
                 let name = self.name("v");
                 let (from, to) = (stored(operands[0].dtype), stored(dtype));
-                self.line(&format!("const {} {name} = widen(Convert<{from}, {to}>::one({x}));", computed(dtype)));
+                self.line(&format!(
+                    "const {} {name} = widen(Convert<{from}, {to}>::one({x}));",
+                    computed(dtype)
+                ));
                 name
             }
             Function::Reduce { kept, reduced, count, scale } => {
@@ -339,7 +344,8 @@ impl<'a> Writer<'a> {
                 let block = self.index(format!("{row} / {count}u"));
                 let position = self.index(format!("{row} - {block} * {count}u"));
                 let entry = self.listed(index, &position);
-                let at = self.index(format!("({block} * {bound}u + {entry}) * {inner}u + ({at} - {row} * {inner}u)"));
+                let at = self
+                    .index(format!("({block} * {bound}u + {entry}) * {inner}u + ({at} - {row} * {inner}u)"));
                 self.operand(&operands[0], &at)
             }
             &Function::Difference { to, from, edges, nodes, features } => {
@@ -348,7 +354,8 @@ impl<'a> Writer<'a> {
                 let edge = self.index(format!("{row} - {block} * {edges}u"));
                 let ends = [to, from].map(|list| {
                     let node = self.listed(list, &edge);
-                    let at = format!("({block} * {nodes}u + {node}) * {features}u + ({at} - {row} * {features}u)");
+                    let at =
+                        format!("({block} * {nodes}u + {node}) * {features}u + ({at} - {row} * {features}u)");
                     let at = self.index(at);
                     self.operand(&operands[0], &at)
                 });
@@ -361,7 +368,10 @@ impl<'a> Writer<'a> {
             &Function::NetInflow { arriving, leaving, nodes, edges, features } => {
                 let totals = [arriving, leaving]
                     .map(|groups| self.segment(&operands[0], at, groups, [nodes, edges, features]));
-                self.result(dtype, &format!("static_cast<{}>({} - {})", computed(dtype), totals[0], totals[1]))
+                self.result(
+                    dtype,
+                    &format!("static_cast<{}>({} - {})", computed(dtype), totals[0], totals[1]),
+                )
             }
         };
         self.scope().values.insert(key, name.clone());

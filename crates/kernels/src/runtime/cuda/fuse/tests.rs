@@ -9,7 +9,7 @@ use crate::{
 use gradewise_fake_driver::{Fake, Kernel};
 use gradewise_ffi::{Driver, Module};
 use libloading::Library as Shared;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{fmt::Write, io::ErrorKind, path::Path, process::Command};
 
@@ -156,14 +156,26 @@ fn graph(inputs: &Inputs, seed: u64) -> Result<Vec<Array>> {
     let mut known = inputs.arrays.clone();
     let given = known.len();
     let unary: [fn(&Array) -> Result<Array>; 12] = [
-        ops::neg, ops::abs, ops::square, ops::sin, ops::cos, ops::tanh, ops::erf, ops::sigmoid, ops::silu, ops::gelu, ops::silu_derivative,
+        ops::neg,
+        ops::abs,
+        ops::square,
+        ops::sin,
+        ops::cos,
+        ops::tanh,
+        ops::erf,
+        ops::sigmoid,
+        ops::silu,
+        ops::gelu,
+        ops::silu_derivative,
         ops::gelu_derivative,
     ];
     let binary: [fn(&Array, &Array) -> Result<Array>; 5] = [ops::add, ops::sub, ops::mul, ops::max, ops::min];
     for _ in 0..rng.random_range(5..40) {
         let x = one(&mut rng, &known).clone();
-        let beside: Vec<&Array> =
-            known.iter().filter(|y| y.dtype() == x.dtype() && (y.dims() == x.dims() || y.elements() == 1)).collect();
+        let beside: Vec<&Array> = known
+            .iter()
+            .filter(|y| y.dtype() == x.dtype() && (y.dims() == x.dims() || y.elements() == 1))
+            .collect();
         let (y, z) = ((*one(&mut rng, &beside)).clone(), (*one(&mut rng, &beside)).clone());
         let rank = x.rank();
         let axis = if rank > 0 { rng.random_range(0..rank) } else { 0 };
@@ -171,7 +183,10 @@ fn graph(inputs: &Inputs, seed: u64) -> Result<Vec<Array>> {
             0..4 => one(&mut rng, &unary)(&x)?,
             4..8 => one(&mut rng, &binary)(&x, &y)?,
             8 => ops::mul_scalar(&x, rng.random_range(-2.0..2.0))?,
-            9 => ops::pow_scalar(&ops::add_scalar(&ops::square(&x)?, 0.5)?, *one(&mut rng, &[-1.0, 2.0, 0.5, -1.5]))?,
+            9 => ops::pow_scalar(
+                &ops::add_scalar(&ops::square(&x)?, 0.5)?,
+                *one(&mut rng, &[-1.0, 2.0, 0.5, -1.5]),
+            )?,
             10 => ops::div(&x, &ops::add_scalar(&ops::square(&y)?, 1.0)?)?,
             11 => {
                 let shape = x.shape().broadcast(y.shape(), "test")?;
@@ -183,7 +198,9 @@ fn graph(inputs: &Inputs, seed: u64) -> Result<Vec<Array>> {
                 let turned = x.transpose(axis, rng.random_range(0..rank))?;
                 if rng.random_bool(0.5) { turned.copy()? } else { turned }
             }
-            14 if rank > 0 && x.dims()[axis] > 1 => x.slice(axis, rng.random_range(0..x.dims()[axis])..x.dims()[axis])?,
+            14 if rank > 0 && x.dims()[axis] > 1 => {
+                x.slice(axis, rng.random_range(0..x.dims()[axis])..x.dims()[axis])?
+            }
             15 if rank > 0 => ops::concat(&[&x, &x.slice(axis, 0..x.dims()[axis].min(1))?, &x], axis)?,
             16 if rank == 3 && x.dims()[1] == NODES => {
                 if rng.random_bool(0.5) {
@@ -200,7 +217,10 @@ fn graph(inputs: &Inputs, seed: u64) -> Result<Vec<Array>> {
                 }
             }
             18 => {
-                let mask = ops::greater(&one(&mut rng, &inputs.arrays[..3]).slice_or_self()?, &Array::zeros([], x.dtype(), &x.device())?)?;
+                let mask = ops::greater(
+                    &one(&mut rng, &inputs.arrays[..3]).slice_or_self()?,
+                    &Array::zeros([], x.dtype(), &x.device())?,
+                )?;
                 if mask.elements() == 1 { ops::select(&mask.reshape([])?, &x, &z)? } else { x.clone() }
             }
             _ => Array::full(x.shape().clone(), 0.75, x.dtype(), &x.device())?,
@@ -264,7 +284,11 @@ fn agree(dtype: DType, tolerance: f64) {
             let norm = b.iter().map(|b| b * b).sum::<f64>().sqrt();
             let error = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
             let same = error <= tolerance * norm || (!norm.is_finite() && a == b) || norm == error;
-            assert!(same, "{dtype}, result {number} of seed {seed}, {}: {error:e} of {norm:e}", result.shape());
+            assert!(
+                same,
+                "{dtype}, result {number} of seed {seed}, {}: {error:e} of {norm:e}",
+                result.shape()
+            );
         }
     }
 }

@@ -116,7 +116,9 @@ impl Function {
         ];
         const ROOTS: [&str; 5] = ["kPow", "kSqrt", "kRsqrt", "kRecip", "kDiv"];
         match self {
-            Self::Unary { name, .. } | Self::Binary { name } if TRANSCENDENTAL.contains(&name.as_str()) => 16.0,
+            Self::Unary { name, .. } | Self::Binary { name } if TRANSCENDENTAL.contains(&name.as_str()) => {
+                16.0
+            }
             Self::Unary { name, .. } | Self::Binary { name } if ROOTS.contains(&name.as_str()) => 8.0,
             _ => self.elements_read().max(1.0),
         }
