@@ -34,6 +34,10 @@ pub const EVALUATION_BATCH: usize = 500;
 /// Number of samples for symmetry checks.
 pub const SYMMETRY_SAMPLES: usize = 64;
 
+/// The files that a [`Rollout`] writes: an animation, the errors over time as a figure, and as a table with the entries `frames_per_step`
+/// and `steps`.
+pub const ROLLOUT_FILES: [&str; 3] = ["rollout.svg", "rollout-error.svg", "rollout.json"];
+
 /// An autoregressive rollout of a model, whose weights are where the placement says, for a number of steps: writes figures into a
 /// folder, and returns a table.
 pub type Rollout<T> = fn(&<T as Task>::Model, &TaskConfig<T>, &Placement, usize, &Path) -> Result<String>;
