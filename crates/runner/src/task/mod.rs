@@ -300,6 +300,21 @@ pub fn new_model<T: Task>(
     T::init(config, placement, &mut ChaCha8Rng::seed_from_u64(seed))
 }
 
+/// The model of a checkpoint, or one with fresh weights if there is no path.
+///
+/// # Errors
+/// As [`load_model`]; settings of the model that do not fit together.
+pub fn model_of<T: Task>(
+    checkpoint: Option<&Path>,
+    config: &TaskConfig<T>,
+    placement: &Placement,
+) -> Result<T::Model> {
+    match checkpoint {
+        Some(path) => load_model::<T>(&Checkpoint::read(path)?, placement),
+        None => Ok(new_model::<T>(&config.model, placement, config.train.seed)?),
+    }
+}
+
 /// The model of a checkpoint, with the moving average of its weights if one was kept.
 ///
 /// # Errors
