@@ -383,6 +383,28 @@ fn a_model_of_velocities_is_followed_over_long_times() {
     for (file, part) in [("rollout.svg", "<animate"), ("rollout-error.svg", "no forces")] {
         assert!(std::fs::read_to_string(here.join("motion").join(file)).unwrap().contains(part), "{file}");
     }
+    // An earlier rollout is replaced, and so is an earlier dump; nothing else is without the flag.
+    gradewise(here, follow);
+    let dump = "eval --checkpoint run/checkpoint.safetensors --dump layers.0.edge.0";
+    gradewise(here, dump);
+    let arrays: Vec<_> =
+        std::fs::read_dir(here.join("dump")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!arrays.is_empty());
+    gradewise(here, dump);
+    std::fs::create_dir(here.join("report")).unwrap();
+    for (file, command) in [
+        (here.join("report/rollout.svg"), follow.replace("motion", "report")),
+        (arrays[0].clone(), dump.to_owned()),
+    ] {
+        std::fs::write(&file, "by hand").unwrap();
+        let output = Command::new(program()).current_dir(here).args(command.split(' ')).output();
+        let output = output.expect("the program starts");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && message.contains("--overwrite"), "{command}: {message}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "by hand");
+        gradewise(here, &format!("{command} --overwrite"));
+        assert_ne!(std::fs::read(&file).unwrap(), b"by hand");
+    }
     // A model of positions alone is no state to go on from.
     gradewise(here, &format!("train nbody {tiny} train.steps=1 --out plain"));
     let output = Command::new(program())

@@ -12,7 +12,7 @@ use gradewise_runner::{
     error::{Error, Result},
     options::Settings,
     output,
-    run::{self, Target},
+    run::{self, DumpRequest, Target},
     task::{self, EVALUATION_BATCH},
 };
 use gradewise_zoo::{data::nbody::NBodyData, train::nbody::predict};
@@ -42,7 +42,7 @@ pub struct Infer {
     /// File for the predictions. Earlier predictions are replaced, any other file only with --overwrite.
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Replace whatever file --output names.
+    /// Replace whatever files --output and --dump name.
     #[arg(long)]
     pub overwrite: bool,
     /// Write what layers compute for the first systems into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Only for
@@ -82,6 +82,13 @@ fn run(arguments: &Infer) -> Result<()> {
         }
     };
     require_free(arguments, as_npy)?;
+    let inputs = inputs(arguments);
+    let dump = arguments.dump.as_deref().map(|layers| DumpRequest {
+        layers,
+        folder: Path::new(""),
+        inputs: &inputs,
+        overwrite: arguments.overwrite,
+    });
     let (data, prediction, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
         let mut models = Vec::new();
@@ -96,7 +103,7 @@ fn run(arguments: &Infer) -> Result<()> {
         }
         let predicted = |model: &_| {
             let work = || predict(model, &data, EVALUATION_BATCH);
-            run::dumped(arguments.dump.as_deref(), Path::new(""), model, work)
+            run::dumped(dump, model, work)
         };
         let prediction = Ensemble::new(models)?.predict(predicted)?;
         Ok((data, prediction, placement.dtype))
@@ -124,11 +131,15 @@ fn run(arguments: &Infer) -> Result<()> {
     output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))
 }
 
+/// The files that the command reads.
+fn inputs(arguments: &Infer) -> Vec<&Path> {
+    std::iter::once(&arguments.input).chain(&arguments.checkpoint).map(PathBuf::as_path).collect()
+}
+
 /// Refuses to write over anything but earlier predictions.
 fn require_free(arguments: &Infer, as_npy: bool) -> Result<()> {
-    let Infer { input, output, overwrite, .. } = arguments;
-    let inputs: Vec<&Path> =
-        std::iter::once(input).chain(&arguments.checkpoint).map(PathBuf::as_path).collect();
+    let Infer { output, overwrite, .. } = arguments;
+    let inputs = inputs(arguments);
     let is_npy = |path: &Path| NpyArray::read(path).is_ok_and(|array| matches!(array.shape[..], [_, 3, _]));
     let is_tensors = |path: &Path| {
         TensorFile::read(path).is_ok_and(|file| {

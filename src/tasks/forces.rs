@@ -1,10 +1,7 @@
 //! A force field learned only from forces, and its dynamics.
 
 use gradewise_core::Signature;
-use gradewise_nn::{
-    checkpoint::replace_file,
-    symmetry::{Isometry, relative_distance},
-};
+use gradewise_nn::symmetry::{Isometry, relative_distance};
 use gradewise_runner::{output, plots, prelude::*};
 use gradewise_zoo::{
     data::potential::{ForceData, MOST_PARTICLES, Motion, Potential, turned, velocity_verlet},
@@ -240,8 +237,7 @@ gradewise train forces --preset silicon";
             "exact_dynamics": {"largest": largest(&exact.exact), "last": exact.exact.last()},
             "unit": "standard deviation of the potential energy over the systems",
         });
-        let text = serde_json::to_string_pretty(&record).unwrap_or_default() + "\n";
-        replace_file(folder.file("dynamics.json"), |file| file.write_all(text.as_bytes()))?;
+        output::write_json(&folder.file("dynamics.json"), &record)?;
         output::note(&format!(
             "dynamics: along {} steps the learned energy changes by at most {:.1e}, the exact one by {:.1e} (with exact forces {:.1e})",
             steps,

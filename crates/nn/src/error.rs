@@ -248,3 +248,19 @@ impl Error {
         Self::Other(error.into())
     }
 }
+
+/// Refuses arguments that are zero, naming the first.
+///
+/// # Errors
+/// [`Error::Argument`].
+pub fn at_least_one(operation: &'static str, arguments: &[(&'static str, usize)]) -> Result<()> {
+    match arguments.iter().find(|(_, value)| *value == 0) {
+        Some(&(argument, _)) => Err(Error::Argument {
+            operation,
+            argument,
+            actual: "0".to_owned(),
+            expected: "at least 1".to_owned(),
+        }),
+        None => Ok(()),
+    }
+}

@@ -6,7 +6,7 @@ use gradewise_kernels::{Array, DType, Device};
 use gradewise_nn::{
     Error, Module, Parameter, Placement, Result, Visitor,
     checkpoint::{StoredTensor, TensorFile},
-    layers::{CliffordLayer, Embedding, Layer, Linear, MvLinear, RmsNorm, SelfAttention, SteerableProduct},
+    layers::{Embedding, Layer, Linear, MvLinear, RmsNorm, SelfAttention, SteerableProduct},
     optim::{Method, MovingAverage, Schedule},
     train::{Trainer, TrainerConfig},
 };
@@ -227,20 +227,5 @@ fn layers_refuse_constants_outside_their_range() {
     for limit in [-1.0, 0.0, f64::NAN] {
         let config = TrainerConfig { clip_norm: Some(limit), ..config(None) };
         refused("clip_norm", Trainer::new(Stack::new(true), config).err());
-    }
-}
-
-#[test]
-fn a_clifford_layer_of_no_features_maps_nothing_to_nothing() {
-    for full in [false, true] {
-        let layer = CliffordLayer::new(0, Signature::CL3)
-            .fully_connected(full)
-            .init(&Device::Cpu, &mut rng())
-            .unwrap();
-        let x = Tensor::new(array(&[8, 3, 0], 0.0)).requires_grad();
-        let y = layer.forward(&x).unwrap();
-        assert_eq!(y.shape().dims(), [8, 3, 0]);
-        let gradients = y.sum_all().unwrap().backward().unwrap();
-        assert_eq!(gradients.get(&x).unwrap().shape().dims(), [8, 3, 0]);
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::{
     errors::raised,
-    registry::rule_name,
     torch::{Here, Torch, own},
 };
 use gradewise_autograd::{Attributes, Axis, Kept, Prepared};
@@ -46,11 +45,11 @@ impl Operation {
         self.0.name()
     }
 
-    /// What mixed precision does with the inputs: "full" (to float32), "short" (to the 16-bit dtype), "widest", or "first"
-    /// (to the dtype of the first).
+    /// What mixed precision does with the inputs, as in settings: "16-bit" (to its dtype), "f32", "widest", or "first" (to the dtype of
+    /// the first).
     #[getter]
     fn rule(&self) -> &'static str {
-        rule_name(self.0.rule())
+        self.0.rule().name()
     }
 
     /// The sizes of the output: each the number and the axis of an input, or a number; None for operations that do not tell.

@@ -1,7 +1,7 @@
 //! The registry of operations, for tests and for inspection.
 
 use crate::errors::raised;
-use gradewise_autograd::{Presence, Role, Rule, Sizes, registry};
+use gradewise_autograd::{Presence, Role, Sizes, registry};
 use gradewise_core::{Algebra, DType, Signature};
 use gradewise_kernels::{Array, build_info};
 use pyo3::prelude::*;
@@ -32,20 +32,9 @@ pub fn operators() -> Vec<Described> {
             (operand.name, is_optional, operand.role == Role::Rows, operand.may_be_wide, operand.is_packed)
         });
         let saved = entry.saved().iter().map(|saved| (saved.name, saved.is_wide, saved.needs_kernels));
-        (entry.name(), rule_name(entry.rule()), operands.collect(), saved.collect())
+        (entry.name(), entry.rule().name(), operands.collect(), saved.collect())
     };
     of_features.map(describe).collect()
-}
-
-/// What mixed precision does with the inputs: "full" (to float32), "short" (to the 16-bit dtype), "widest", or "first" (to the dtype of the
-/// first).
-pub fn rule_name(rule: Rule) -> &'static str {
-    match rule {
-        Rule::Full => "full",
-        Rule::Short => "short",
-        Rule::Widest => "widest",
-        Rule::First => "first",
-    }
 }
 
 /// The architectures that this build has kernels for, such as "90a"; none in a build for the CPU.

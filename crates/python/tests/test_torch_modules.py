@@ -21,6 +21,27 @@ def signature(metric):
     return tuple(sum(square == value for square in metric) for value in (1.0, -1.0, 0.0))
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_layer_without_features_is_refused_by_name(size):
+    algebra = cgenn.CliffordAlgebra((1.0, 1.0, 1.0))
+    full = cgenn.FullyConnectedSteerableGeometricProductLayer
+    for layer, sizes, make in [
+        ("MVLinear", ["in_features", "out_features"], lambda **n: cgenn.MVLinear(algebra, **n)),
+        ("MVSiLU", ["channels"], lambda **n: cgenn.MVSiLU(algebra, **n)),
+        ("NormalizationLayer", ["features"], lambda **n: cgenn.NormalizationLayer(algebra, **n)),
+        ("MVLayerNorm", ["channels"], lambda **n: cgenn.MVLayerNorm(algebra, **n)),
+        ("SteerableGeometricProductLayer", ["features"], lambda **n: cgenn.SteerableGeometricProductLayer(algebra, **n)),
+        (full.__name__, ["in_features", "out_features"], lambda **n: full(algebra, **n)),
+        ("CEMLP", ["in_features", "hidden_features", "out_features", "n_layers"], lambda **n: cgenn.CEMLP(algebra, **n)),
+        ("Layer", ["n_features"], lambda **n: flash.Layer(dims=3, **n)),
+    ]:
+        whole = dict.fromkeys(sizes, 2)
+        assert type(make(**whole)).__name__ == layer
+        for name in sizes:
+            with pytest.raises(gradewise.ArgumentError, match=f"{layer}: {name} is {size}, expected at least 1"):
+                make(**whole | {name: size})
+
+
 def trained(module, seed=0):
     """With every parameter away from its initial value, biases included."""
     generator = torch.Generator().manual_seed(seed)

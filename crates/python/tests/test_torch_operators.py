@@ -189,7 +189,7 @@ def test_autocast_computes_in_its_dtype_by_the_rule_of_the_operator(device):
         for attributes, inputs in samples(operator, (3, 0, 0), dtype=torch.float32, device=device):
             with torch.autocast(device, dtype=torch.bfloat16):
                 output = apply(operator.name, attributes, inputs)
-            expected = torch.bfloat16 if operator.rule == "short" else torch.float32
+            expected = torch.bfloat16 if operator.rule == "16-bit" else torch.float32
             assert output.dtype == expected, operator.name
             assert _core.Operation(operator.name, attributes).rule == operator.rule
     leaves = block_inputs(device, torch.float32)

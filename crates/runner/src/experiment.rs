@@ -3,14 +3,16 @@
 use crate::{
     config::{Precision, Runtime},
     error::Result,
+    options::Settings,
     run,
     task::{self, Batch, Task, TaskConfig},
 };
+use clap::Args;
 use gradewise_autograd::{BackwardOptions, Tensor, autocast_with, observe::observe};
 use gradewise_kernels::DType;
-use gradewise_nn::{Module, checkpoint::Checkpoint, train::Samples};
+use gradewise_nn::{Module, data::Split, train::Samples};
 use gradewise_verify::precision::Recording;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// The settings of a precision.
 fn runtime(base: &Runtime, precision: DType) -> Runtime {
@@ -30,12 +32,41 @@ pub struct Outcome {
     pub gradients: Vec<(String, Vec<f64>)>,
 }
 
+/// What commands ask for that run the loss of a task on one batch, forward and backward.
+#[derive(Clone, Debug, Args)]
+pub struct Probe {
+    /// The experiment: one that `train --help` lists.
+    pub task: String,
+    /// Samples of the batch.
+    #[arg(long, default_value_t = 8)]
+    pub samples: usize,
+    /// Weights to use instead of fresh ones.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl Probe {
+    /// Loads the settings and the data.
+    ///
+    /// # Errors
+    /// Invalid settings; data that cannot be read.
+    pub fn experiment<T: Task>(&self) -> Result<Experiment<'_, T>> {
+        let config = task::configure::<T>(None, &self.settings)?;
+        let data = T::load(&config.data, Split::Train)?;
+        Ok(Experiment { probe: self, config, data })
+    }
+}
+
 /// A model and a batch, to be run in different precisions.
 pub struct Experiment<'a, T: Task> {
-    pub checkpoint: Option<&'a Path>,
-    pub samples: usize,
-    pub config: &'a TaskConfig<T>,
-    pub data: &'a T::Data,
+    probe: &'a Probe,
+    pub config: TaskConfig<T>,
+    data: T::Data,
 }
 
 impl<T: Task> Experiment<'_, T> {
@@ -48,15 +79,12 @@ impl<T: Task> Experiment<'_, T> {
         precision: DType,
         change: impl FnOnce(Batch<T>) -> Result<Batch<T>>,
     ) -> Result<Outcome> {
-        let Self { checkpoint, samples, config, data } = *self;
+        let Self { probe, config, data } = self;
         let runtime = runtime(&config.runtime, precision);
         let placement = run::placement(&runtime)?;
         let mixed = run::mixed_precision(&runtime)?;
-        let model = match checkpoint {
-            Some(path) => task::load_model::<T>(&Checkpoint::read(path)?, &placement)?,
-            None => task::new_model::<T>(&config.model, &placement, config.train.seed)?,
-        };
-        let indices: Vec<usize> = (0..samples.clamp(1, data.len())).collect();
+        let model = task::model_of::<T>(probe.checkpoint.as_deref(), config, &placement)?;
+        let indices: Vec<usize> = (0..probe.samples.clamp(1, data.len())).collect();
         let batch = change(data.batch(&indices, &placement)?)?;
         let parameters = model.named_parameters();
         let names = parameters.iter().map(|(name, parameter)| (parameter.tensor().id(), name.clone()));

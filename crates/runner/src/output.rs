@@ -23,12 +23,31 @@ pub(crate) fn set_program(name: &str) {
     let _ = PROGRAM.set(name.to_owned());
 }
 
+/// A value as indented JSON.
+///
+/// # Errors
+/// Maps whose keys are not texts.
+pub fn json(value: &impl Serialize) -> Result<String> {
+    match serde_json::to_string_pretty(value) {
+        Ok(json) => Ok(json + "\n"),
+        Err(error) => Err(Error::Failed(format!("a result cannot be written as JSON: {error}"))),
+    }
+}
+
+/// Prints a value as indented JSON.
+///
+/// # Errors
+/// As [`json`]; from writing.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&json(value)?)
+}
+
 /// Writes a value as indented JSON, in one step.
 ///
 /// # Errors
-/// From writing.
+/// As [`json`]; from writing.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let json = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
+    let json = json(value)?;
     Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
 }
 

@@ -2,11 +2,13 @@
 
 use super::{Golden, Options, TensorReport, fields, general, inputs::Inputs};
 use gradewise_autograd::{
-    BackwardOptions, Tensor,
-    clifford::{self, Bias, CliffordLayer, FullSteerableLayer, LayerOptions, ProductOptions, SteerableLayer},
+    Attributes, BackwardOptions, Presence, Tensor,
+    clifford::{self, FullSteerableLayer},
+    registry,
 };
-use gradewise_core::{Algebra, DType};
+use gradewise_core::{Algebra, DType, Signature};
 use gradewise_kernels::{Array, Device};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// The output and the gradients that a file contains, by the names in the report.
@@ -84,65 +86,66 @@ fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<fields::Evaluated, S
     }
     match general::evaluate(golden, inputs)? {
         Some(output) => Ok((output, Vec::new())),
-        None => Ok((of_algebra(golden, inputs)?, Vec::new())),
+        None => Ok((of_registry(golden, inputs)?, Vec::new())),
     }
 }
 
-fn of_algebra(golden: &Golden<'_>, inputs: &Inputs) -> Result<Tensor, String> {
-    let algebra = &Algebra::new(golden.signature()?).map_err(|error| error.to_string())?;
-    let x = inputs.get("x")?;
-    let normalize = golden.flag("normalize", true)?;
-    let plain = ProductOptions::default();
-    let result = match golden.operation {
-        "geometric_product" => clifford::geometric_product(algebra, x, inputs.get("y")?),
-        "sgp" => clifford::sgp(algebra, x, inputs.get("y")?, inputs.get("w")?, plain),
-        "fcgp" => clifford::fcgp(algebra, x, inputs.get("y")?, inputs.get("w")?, plain),
-        "gelu_sgp_norm" => clifford::gelu_sgp_norm(algebra, x, inputs.get("y")?, inputs.get("w")?, normalize),
-        "gelu_fcgp_norm" => {
-            clifford::gelu_fcgp_norm(algebra, x, inputs.get("y")?, inputs.get("w")?, normalize)
+/// Runs the operation of the registry that the file's is, on its inputs, which have shorter names in the file.
+fn of_registry(golden: &Golden<'_>, inputs: &Inputs) -> Result<Tensor, String> {
+    let (normalize, Signature { p, q, r }) = (golden.flag("normalize", true)?, golden.signature()?);
+    let product = json!({ "gate": true, "normalize": normalize });
+    let (name, product, written): (_, _, &[&str]) = match golden.operation {
+        "geometric_product" => ("table_product", json!("geometric"), &[]),
+        "clifford_layer" => {
+            let full = golden.flag("fully_connected", false)?;
+            (if full { "fc_clifford_layer" } else { "clifford_layer" }, product, &["x", "lw", "gw", "lb"])
         }
-        "mv_silu" => clifford::mv_silu(algebra, x, inputs.get("a")?, inputs.get("b")?),
-        "mv_normalization" => clifford::mv_normalization(algebra, x, inputs.get("a")?),
-        "mv_layer_norm" => clifford::mv_layer_norm(algebra, x, inputs.get("a")?),
-        "mv_linear" => {
-            let bias = inputs.0.get("b").map(|b| Ok::<_, String>((b, bias(golden)?))).transpose()?;
-            clifford::mv_linear(algebra, x, inputs.get("w")?, bias)
-        }
-        "clifford_layer" => return clifford_layer(golden, algebra, inputs),
-        "steerable_gp" | "fc_steerable_gp" => return steerable(golden, algebra, inputs),
-        unknown => {
-            return Err(format!(
-                "unknown operation `{unknown}`: nothing to check it with, so it does not pass"
-            ));
-        }
+        "steerable_gp" => ("steerable_layer", product, &["x", "wr", "na", "w", "wl", "bl"]),
+        "fc_steerable_gp" => return full_steerable_layer(golden, inputs),
+        same => (same, product, &[]),
     };
-    result.map_err(|error| error.to_string())
+    let entry = registry::find(name).ok_or_else(|| {
+        format!("unknown operation `{name}`: nothing to check it with, so it does not pass")
+    })?;
+    let (mut given, mut bias) = (Vec::new(), None);
+    for (index, operand) in entry.operands().iter().enumerate() {
+        let usual = match operand.name {
+            "weight" => "w",
+            "bias" => "b",
+            "gain" => "a",
+            same => same,
+        };
+        let short = written.get(index).copied().unwrap_or(usual);
+        if operand.presence == Presence::Optional && inputs.optional(short).is_none() {
+            continue;
+        }
+        given.push(inputs.get(short)?.clone());
+        bias = if operand.name == "bias" { Some(blades_of_bias(golden)?) } else { bias };
+    }
+    // Each operation reads the attributes that it has.
+    let attributes = json!({
+        "algebra": format!("{p},{q},{r}"), "bias": bias, "product": product, "recompute": false,
+        "normalize": normalize && name.starts_with("gelu"),
+    });
+    Attributes::of(entry.name(), &attributes)
+        .and_then(|attributes| registry::rerun(name, &attributes, &given))
+        .map_err(|error| error.to_string())
 }
 
-fn bias(golden: &Golden<'_>) -> Result<Bias, String> {
+/// The blades that a bias is added to, as attributes have them.
+fn blades_of_bias(golden: &Golden<'_>) -> Result<&'static str, String> {
     match golden.file.metadata.get("bias").map_or("scalar", String::as_str) {
-        "scalar" | "" => Ok(Bias::Scalar),
-        "all" => Ok(Bias::AllBlades),
+        "scalar" | "" => Ok("scalar"),
+        "all" => Ok("all_blades"),
         text => Err(format!("metadata `bias` has the value `{text}`, expected scalar or all")),
     }
 }
 
-fn clifford_layer(golden: &Golden<'_>, algebra: &Algebra, inputs: &Inputs) -> Result<Tensor, String> {
-    let (x, linear, w) = (inputs.get("x")?, inputs.get("lw")?, inputs.get("gw")?);
-    let operands = CliffordLayer { x, linear, bias: Some((inputs.get("lb")?, bias(golden)?)), w };
-    let product = ProductOptions { gate: true, normalize: golden.flag("normalize", true)? };
-    let options =
-        LayerOptions { fully_connected: golden.flag("fully_connected", false)?, product, recompute: false };
-    clifford::clifford_layer(algebra, &operands, options).map_err(|error| error.to_string())
-}
-
-fn steerable(golden: &Golden<'_>, algebra: &Algebra, inputs: &Inputs) -> Result<Tensor, String> {
-    let (x, wr, na, w) = (inputs.get("x")?, inputs.get("wr")?, inputs.get("na")?, inputs.get("w")?);
-    let left = inputs.0.get("wl").zip(inputs.0.get("bl"));
-    let result = if golden.operation == "fc_steerable_gp" {
-        clifford::fc_steerable_layer(algebra, &FullSteerableLayer { x, right: wr, a: na, w, left })
-    } else {
-        clifford::steerable_layer(algebra, &SteerableLayer { x, right: wr, a: na, w, left })
-    };
-    result.map_err(|error| error.to_string())
+/// A composition of several operations.
+fn full_steerable_layer(golden: &Golden<'_>, inputs: &Inputs) -> Result<Tensor, String> {
+    let algebra = Algebra::new(golden.signature()?).map_err(|error| error.to_string())?;
+    let (x, right, a, w) = (inputs.get("x")?, inputs.get("wr")?, inputs.get("na")?, inputs.get("w")?);
+    let left = inputs.optional("wl").zip(inputs.optional("bl"));
+    clifford::fc_steerable_layer(&algebra, &FullSteerableLayer { x, right, a, w, left })
+        .map_err(|error| error.to_string())
 }

@@ -1,8 +1,7 @@
 //! Maps of predictions and truth.
 
 use super::BATCH;
-use gradewise_nn::checkpoint::replace_file;
-use gradewise_runner::{plots, prelude::*, task::median};
+use gradewise_runner::{output, plots, prelude::*, task::median};
 use gradewise_zoo::{
     data::fields::{FieldWindows, TimeAxis},
     train::fields::{Predictor, RolloutErrors, most_steps, persistence, rollout, rollout_steps},
@@ -127,8 +126,7 @@ pub fn follow(
     let axes = ("step", "root mean squared error per component");
     plots::lines(&folder.join("rollout-error.svg"), &lines, &about, axes)?;
     let record = Record { rollouts, frames_per_step: data.outputs(), steps: &recorded };
-    let json = serde_json::to_string_pretty(&record).unwrap_or_default() + "\n";
-    replace_file(folder.join("rollout.json"), |file| file.write_all(json.as_bytes()))?;
+    output::write_json(&folder.join("rollout.json"), &record)?;
     let mut text = String::from("  step         MSE      median  the last frame again\n");
     for Step { step, mse, median, last_frame_mse } in &recorded {
         text += &format!("{step:>6}  {mse:>10.4}  {median:>10.4}  {last_frame_mse:>20.4}\n");

@@ -1,8 +1,7 @@
 //! Long autoregressive rollouts of the n-body model, compared with the simulator.
 
 use super::NBodyTask;
-use gradewise_nn::checkpoint::replace_file;
-use gradewise_runner::{plots, prelude::*};
+use gradewise_runner::{output, plots, prelude::*};
 use gradewise_zoo::{
     data::nbody::{INPUT_FRAME, NBodyData, STEPS_PER_FRAME, Simulation, TARGET_FRAME, TIME_STEP},
     models::NBody,
@@ -106,8 +105,7 @@ pub fn rollout(
     let title = format!("{} units of time from frame 30, {FRAMES} frames at a step", steps * FRAMES / 10);
     plots::animation(&folder.join("rollout.svg"), &scenes.0, &title, PACE * steps as f64)?;
     let record = Record { systems, frames_per_step: FRAMES, steps: &recorded };
-    let json = serde_json::to_string_pretty(&record).unwrap_or_default() + "\n";
-    replace_file(folder.join("rollout.json"), |file| file.write_all(json.as_bytes()))?;
+    output::write_json(&folder.join("rollout.json"), &record)?;
     Ok(table(&recorded) + &format!("\n{}: rollout.svg rollout-error.svg rollout.json\n", folder.display()))
 }
 

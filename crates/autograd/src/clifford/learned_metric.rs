@@ -2,7 +2,7 @@
 
 use super::{
     prelude::*,
-    primitives::{by_column, index, table_product},
+    primitives::{by_column, index, product_by_table},
 };
 use crate::composed::composed;
 use gradewise_core::{MAX_DIMENSION, Signature};
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 /// A metric of another shape than `[n]`; operands that do not have 2ⁿ blades or differ in shape, dtype or device, named.
 pub fn metric_product(metric: &Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let overlaps = Overlaps::of(metric)?;
-    let pairs = table_product(&overlaps.table, x, y)?;
+    let pairs = product_by_table(NAME, &overlaps.table, [("x", x), ("y", y)])?;
     let mut shape = vec![overlaps.shared.len()];
     shape.resize(pairs.shape().rank().max(1), 1);
     let coefficients = overlaps.coefficients(metric)?.reshape(shape)?;
@@ -34,13 +34,13 @@ pub fn metric_product(metric: &Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor>
 /// As [`metric_product`].
 pub fn metric_sgp(metric: &Tensor, x: &Tensor, y: &Tensor, w: &Tensor) -> Result<Tensor> {
     let overlaps = Overlaps::of(metric)?;
-    let pairs = table_product(&overlaps.table, x, y)?;
+    let pairs = product_by_table("metric_sgp", &overlaps.table, [("x", x), ("y", y)])?;
     let algebra = euclidean(metric)?;
     let (expected, actual) = (algebra.paths().len(), w.shape());
     if actual.rank() != 2 || actual[1] != expected {
         let message =
             format!("`w` is {actual}, expected [features, {expected}], a weight for each grade path");
-        return Err(Error::Argument { operation: NAME, message });
+        return Err(Error::Argument { operation: "metric_sgp", message });
     }
     let paths = index(&overlaps.paths, expected, &w.device())?;
     let coefficients = overlaps.coefficients(metric)?.reshape([overlaps.shared.len(), 1, 1])?;

@@ -67,6 +67,20 @@ pub(crate) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Resul
     Tensor::apply(TableProduct { table: Arc::clone(table) }, &[a, b])
 }
 
+/// The product by a table that callers know as `operation`, of factors that they know by these names.
+///
+/// # Errors
+/// Shapes, dtypes or devices of the factors that do not fit together, by those names.
+pub(super) fn product_by_table(
+    operation: &'static str,
+    table: &Arc<Table>,
+    factors: [(&'static str, &Tensor); 2],
+) -> Result<Tensor> {
+    table_product::check(operation, table, factors.map(|(name, tensor)| (name, tensor.array())))?;
+    let [(_, a), (_, b)] = factors;
+    table_product(table, a, b)
+}
+
 /// The grade of each blade, as an index.
 pub(super) fn grade_index(algebra: &Algebra, device: &Device) -> Result<Index> {
     let grades: Vec<usize> = algebra.grades().iter().map(|&grade| usize::from(grade)).collect();

@@ -2,7 +2,7 @@
 
 use super::{
     prelude::*,
-    primitives::{by_column, gate, index, rms_norm, table_product},
+    primitives::{by_column, gate, index, product_by_table, rms_norm, table_product},
 };
 use gradewise_kernels::ops::clifford::{
     fcgp as fcgp_kernel,
@@ -16,7 +16,7 @@ use gradewise_kernels::ops::clifford::{
 /// Operands of different shapes, or whose leading axis is not the blades of `algebra`.
 pub fn geometric_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     require_factors("geometric_product", algebra, x, y)?;
-    table_product(&Table::geometric(algebra), x, y)
+    product_by_table("geometric_product", &Table::geometric(algebra), [("x", x), ("y", y)])
 }
 
 /// Refuses factors of a product, position by position, that are not multivectors of the algebra or differ in their other axes.
@@ -41,7 +41,7 @@ fn require_factors(operation: &'static str, algebra: &Algebra, x: &Tensor, y: &T
 /// As [`geometric_product`].
 pub fn regressive_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     require_factors("regressive_product", algebra, x, y)?;
-    table_product(&Table::regressive(algebra), x, y)
+    product_by_table("regressive_product", &Table::regressive(algebra), [("x", x), ("y", y)])
 }
 
 /// The weighted product `out_j = Σ sign·w[:, path]·x_i·y_k`, with what `options` fuse around it. `x`, `y` and the

@@ -6,7 +6,7 @@
 
 use super::{
     prelude::*,
-    primitives::{index, table_product},
+    primitives::{index, product_by_table},
 };
 use crate::composed::composed;
 use gradewise_kernels::ops::clifford::table_product::{Table, TableTerm};
@@ -28,7 +28,7 @@ pub fn tensor_vector(s: &Tensor, v: &Tensor) -> Result<Tensor> {
         let terms = (0..3).flat_map(|i| entry(i).map(move |(a, b, x)| ((a, b, i), x)));
         table([COMPONENTS, 3, 3], terms)
     });
-    table_product(&TABLE, s, v)
+    product_by_table("tensor_vector", &TABLE, [("s", s), ("v", v)])
 }
 
 /// S:S' = Σ S_ij S'_ij of tensors `[5, …]`: scalars `[1, …]`. With one tensor twice it is the square of the Frobenius norm.
@@ -41,7 +41,7 @@ pub fn tensor_dot(s: &Tensor, t: &Tensor) -> Result<Tensor> {
         let terms = pairs.flat_map(|(i, j)| products(along(i, j), along(i, j)));
         table([COMPONENTS, COMPONENTS, 1], terms.map(|((a, b), x)| ((a, b, 0), x)))
     });
-    table_product(&TABLE, s, t)
+    product_by_table("tensor_dot", &TABLE, [("s", s), ("t", t)])
 }
 
 /// S·S' + S'·S − ⅔ (S:S') I of tensors `[5, …]`: the tensor `[5, …]` that is symmetric in both.
@@ -66,7 +66,7 @@ pub fn tensor_tensor(s: &Tensor, t: &Tensor) -> Result<Tensor> {
         }
         table([COMPONENTS, COMPONENTS, COMPONENTS], terms)
     });
-    let product = table_product(&TABLE, s, t)?;
+    let product = product_by_table("tensor_tensor", &TABLE, [("s", s), ("t", t)])?;
     let mut shape = vec![COMPONENTS];
     shape.resize(product.shape().rank(), 1);
     let scale = PLACES.map(|(i, j)| if i == j { 2.0 / 3.0 } else { 1.0 });

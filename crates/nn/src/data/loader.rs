@@ -3,7 +3,7 @@
 //! The order is a pure function of (seed, epoch), and a batch of (order, step): resuming at any step needs no state
 //! but the step's number.
 
-use super::validate::at_least_one;
+use crate::error::at_least_one;
 use crate::{Error, Result};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;

@@ -8,11 +8,12 @@ pub mod npy;
 mod samples;
 mod validate;
 
+pub use crate::error::at_least_one;
 pub(crate) use batch::own_copy;
 pub use batch::{Batch, overwrite, scaled, to_device};
 pub use edges::Edges;
 pub use samples::{Samples, batches, for_each_batch};
-pub use validate::{LARGE_VALUE, at_least_one, check_finite};
+pub use validate::{LARGE_VALUE, check_finite};
 
 use std::fmt;
 

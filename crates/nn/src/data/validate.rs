@@ -35,22 +35,6 @@ pub fn check_finite(
     Ok(large)
 }
 
-/// Refuses arguments that are zero, naming the first.
-///
-/// # Errors
-/// [`Error::Argument`].
-pub fn at_least_one(operation: &'static str, arguments: &[(&'static str, usize)]) -> Result<()> {
-    match arguments.iter().find(|(_, value)| *value == 0) {
-        Some(&(argument, _)) => Err(Error::Argument {
-            operation,
-            argument,
-            actual: "0".to_owned(),
-            expected: "at least 1".to_owned(),
-        }),
-        None => Ok(()),
-    }
-}
-
 /// The index along every axis of the element at `position` in row-major order.
 fn unravel(mut position: usize, shape: &[usize]) -> Vec<usize> {
     let mut index = vec![0; shape.len()];

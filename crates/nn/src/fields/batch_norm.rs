@@ -1,7 +1,7 @@
 //! Batch normalisation of fields, with running statistics.
 
 use super::{BiasOrder, identities};
-use crate::{Builder, Error, Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Error, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Statistics, Whitening},
@@ -93,6 +93,7 @@ impl CliffordBatchNormBuilder {
     /// # Errors
     /// A momentum outside 0 to 1, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<CliffordBatchNorm> {
+        at_least_one("CliffordBatchNorm", &[("blades", self.blades), ("channels", self.channels)])?;
         let Self { blades, channels, momentum, options, order } = self;
         if let Some(momentum) = momentum.filter(|momentum| !(0.0..=1.0).contains(momentum)) {
             return Err(Error::Argument {

@@ -1,7 +1,7 @@
 //! The Clifford convolution: ordinary, transposed and rotational.
 
 use super::{refuse, stacked};
-use crate::{Builder, Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, Visitor, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, ConvolutionOptions, Padding},
@@ -228,7 +228,11 @@ impl CliffordConvBuilder {
         let placement = placement.into();
         let Self { metric, inputs, outputs, taps, options, form, bias: bias_on, input_blades, output_blades } =
             self;
+        at_least_one(NAME, &[("inputs", inputs), ("outputs", outputs)])?;
         let (blades, groups) = (metric.blade_count(), options.groups);
+        if taps.contains(&0) {
+            return refuse(NAME, "taps", &taps, "at least 1 along each axis");
+        }
         if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
             return refuse(NAME, "groups", groups, format!("a divisor of {inputs} and {outputs} channels"));
         }

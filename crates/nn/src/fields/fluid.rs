@@ -1,7 +1,7 @@
 //! Networks for fluids and electromagnetic fields: an encoder, residual or Fourier blocks, a decoder.
 
 use super::{CliffordConv, CliffordGroupNorm, CliffordSpectralConv, FieldBias, SpectralOptions, refuse};
-use crate::{Module, Placement, Result, layers::Layer};
+use crate::{Module, Placement, Result, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Padding},
@@ -152,6 +152,10 @@ impl FieldNet {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one(
+            "FieldNet",
+            &[("inputs", config.inputs), ("outputs", config.outputs), ("hidden", config.hidden)],
+        )?;
         let (placement, metric) = (placement.into(), OrderedMetric::new(&config.metric)?);
         let (axes, hidden) = (metric.dimension(), config.hidden);
         if config.block == FieldBlock::Fourier && config.modes.len() != axes {

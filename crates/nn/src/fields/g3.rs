@@ -1,7 +1,7 @@
 //! Layers that rotate three-dimensional vectors on a planar grid, and their ResNet.
 
-use super::{G3GroupNorm, refuse, stacked};
-use crate::{Builder, Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use super::{G3GroupNorm, stacked};
+use crate::{Builder, Module, Parameter, Placement, Result, Visitor, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Aggregation, ConvolutionOptions},
@@ -54,6 +54,15 @@ impl G3ConvBuilder {
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(self, placement: impl Into<Placement>, rng: &mut R) -> Result<G3Conv> {
+        at_least_one(
+            "G3Conv",
+            &[
+                ("inputs", self.inputs),
+                ("outputs", self.outputs),
+                ("taps", self.taps),
+                ("stride", self.stride),
+            ],
+        )?;
         let (placement, Self { inputs, outputs, taps, stride, padding, bias, transposed }) =
             (placement.into(), self);
         let [first, second] = if transposed { [inputs, outputs] } else { [outputs, inputs] };
@@ -128,6 +137,7 @@ impl G3Gate {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one("G3Gate", &[("channels", channels)])?;
         let (placement, bounds) = (placement.into(), (-1.0 / 3.0f64.sqrt(), 1.0 / 3.0f64.sqrt()));
         let weight = placement.uniform([channels, 1, 1, 1, 3], bounds, rng)?;
         let bias = placement.uniform([channels], bounds, rng)?;
@@ -270,9 +280,10 @@ impl G3ResNet {
         rng: &mut R,
     ) -> Result<Self> {
         let (placement, hidden) = (placement.into(), config.hidden);
-        if hidden == 0 {
-            return refuse("G3ResNet", "hidden", hidden, "at least 1");
-        }
+        at_least_one(
+            "G3ResNet",
+            &[("inputs", config.inputs), ("outputs", config.outputs), ("hidden", hidden)],
+        )?;
         let norm = BlockNorm { groups: config.norm, before: config.norm_first };
         let mut layers = Vec::with_capacity(config.blocks.len());
         for &count in &config.blocks {

@@ -1,7 +1,7 @@
 //! Gates of multivectors.
 
 use super::refuse;
-use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Aggregation},
@@ -60,6 +60,7 @@ impl MvActBuilder {
     /// # Errors
     /// No blades, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(self, placement: impl Into<Placement>, rng: &mut R) -> Result<MvAct> {
+        at_least_one("MvAct", &[("channels", self.channels)])?;
         let (placement, Self { channels, input_blades, kernel_blades, argument }) = (placement.into(), self);
         let count = kernel_blades.len();
         if count == 0 {

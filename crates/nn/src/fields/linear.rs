@@ -1,7 +1,7 @@
 //! Linear layers by the geometric product and by conjugation.
 
 use super::refuse;
-use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, ConjugateLinear},
@@ -42,6 +42,7 @@ impl CliffordLinearBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<CliffordLinear> {
+        at_least_one("CliffordLinear", &[("inputs", self.inputs), ("outputs", self.outputs)])?;
         let (placement, Self { metric, inputs, outputs, bias }) = (placement.into(), self);
         let blades = metric.blade_count();
         let bound = 1.0 / ((inputs * blades).max(1) as f64).sqrt();
@@ -95,6 +96,7 @@ impl PgaConjugateLinearBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<PgaConjugateLinear> {
+        at_least_one("PgaConjugateLinear", &[("inputs", self.inputs), ("outputs", self.outputs)])?;
         let (placement, Self { inputs, outputs, blades }) = (placement.into(), self);
         if blades.iter().any(|&blade| blade >= 16) {
             return refuse("PgaConjugateLinear", "blades", blades, "blades below 16");

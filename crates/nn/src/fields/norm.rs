@@ -1,7 +1,7 @@
 //! Normalisations of fields.
 
 use super::{identities, refuse};
-use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Whitening},
@@ -70,6 +70,7 @@ impl CliffordGroupNormBuilder {
     /// # Errors
     /// A group size that does not divide the channels, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<CliffordGroupNorm> {
+        at_least_one("CliffordGroupNorm", &[("blades", self.blades), ("channels", self.channels)])?;
         let Self { blades, channels, channels_per_group, options, order } = self;
         if channels_per_group == 0 || !channels.is_multiple_of(channels_per_group) {
             let expected = format!("a divisor of {channels} channels");
@@ -117,6 +118,7 @@ impl G3GroupNorm {
         scale: Option<f64>,
         placement: impl Into<Placement>,
     ) -> Result<Self> {
+        at_least_one("G3GroupNorm", &[("blades", blades), ("channels", channels)])?;
         if groups == 0 || !channels.is_multiple_of(groups) {
             return refuse("G3GroupNorm", "groups", groups, format!("a divisor of {channels} channels"));
         }

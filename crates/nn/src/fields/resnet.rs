@@ -1,7 +1,7 @@
 //! The Clifford ResNet.
 
 use super::{CliffordConv, G3GroupNorm};
-use crate::{Module, Placement, Result, layers::Layer};
+use crate::{Module, Placement, Result, error::at_least_one, layers::Layer};
 use gradewise_autograd::Tensor;
 use gradewise_core::OrderedMetric;
 use serde::{Deserialize, Serialize};
@@ -79,6 +79,10 @@ impl CliffordResNet {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one(
+            "CliffordResNet",
+            &[("inputs", config.inputs), ("outputs", config.outputs), ("hidden", config.hidden)],
+        )?;
         let (placement, metric) = (placement.into(), OrderedMetric::new(&config.metric)?);
         let (axes, hidden) = (metric.dimension(), config.hidden);
         let mut conv = |inputs: usize, outputs: usize, taps: usize| {

@@ -1,6 +1,6 @@
 //! The Clifford Fourier layer.
 
-use crate::{Builder, Module, Parameter, Placement, Result, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, SpectralOptions},
@@ -45,6 +45,7 @@ impl CliffordSpectralConvBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<CliffordSpectralConv> {
+        at_least_one("CliffordSpectralConv", &[("inputs", self.inputs), ("outputs", self.outputs)])?;
         let Self { metric, inputs, outputs, modes, options } = self;
         let options = options.unwrap_or_else(|| SpectralOptions::new(&modes));
         let shape: Vec<usize> = [metric.blade_count(), outputs, inputs]

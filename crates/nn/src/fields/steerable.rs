@@ -1,7 +1,7 @@
 //! The Clifford-steerable convolution.
 
 use super::refuse;
-use crate::{Builder, Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use crate::{Builder, Module, Parameter, Placement, Result, Visitor, error::at_least_one, layers::Layer};
 use gradewise_autograd::{
     Tensor, TensorId, current_policy,
     fields::{self, SteerableKernel, SteerableLayerWeights, SteerablePadding},
@@ -181,14 +181,14 @@ impl SteerableConvBuilder {
     /// Layers of the kernel network, at least 2, and their channels.
     #[must_use]
     pub fn network(mut self, layers: usize, hidden: usize) -> Self {
-        (self.layers, self.hidden) = (layers.max(2), hidden);
+        (self.layers, self.hidden) = (layers, hidden);
         self
     }
 
     /// Draws the parameters.
     ///
     /// # Errors
-    /// A metric with null generators, blades that the metric does not have, a dtype the device does not serve, or no memory.
+    /// A metric with null generators, less than 2 layers of the kernel network, another size of 0, blades that the metric does not have, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         self,
         placement: impl Into<Placement>,
@@ -198,6 +198,11 @@ impl SteerableConvBuilder {
         let placement = placement.into();
         let Self { metric, inputs, outputs, size, layers, hidden, bias, .. } = self;
         let Self { bias_blades, stride, padding, conditioned, .. } = self;
+        at_least_one(NAME, &[("inputs", inputs), ("outputs", outputs), ("size", size)])?;
+        at_least_one(NAME, &[("hidden", hidden), ("stride", stride)])?;
+        if layers < 2 {
+            return refuse(NAME, "layers", layers, "at least 2");
+        }
         let seen = if conditioned { 1 + inputs } else { 1 };
         if metric.signature().r > 0 {
             return refuse(NAME, "metric", &metric, "generators that square to 1 or -1");

@@ -1,7 +1,7 @@
 //! The Clifford-steerable ResNet.
 
 use super::{SteerableConv, SteerablePadding};
-use crate::{Module, Placement, Result, Visitor, layers::Layer};
+use crate::{Module, Placement, Result, Visitor, error::at_least_one, layers::Layer};
 use gradewise_autograd::{Tensor, fields};
 use gradewise_core::OrderedMetric;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,10 @@ impl SteerableResNet {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one(
+            "SteerableResNet",
+            &[("inputs", config.inputs), ("outputs", config.outputs), ("hidden", config.hidden)],
+        )?;
         let (placement, metric) = (placement.into(), OrderedMetric::new(&config.metric)?);
         let hidden = config.hidden;
         let mut conv = |inputs: usize, outputs: usize, taps: usize, in_block: bool| {

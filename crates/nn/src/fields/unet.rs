@@ -5,7 +5,7 @@ use super::{
     g3::{BlockNorm, G3Block, normalized},
     refuse,
 };
-use crate::{Module, Placement, Result, Visitor, layers::Layer};
+use crate::{Module, Placement, Result, Visitor, error::at_least_one, layers::Layer};
 use gradewise_autograd::{Tensor, concat};
 use serde::{Deserialize, Serialize};
 
@@ -83,9 +83,13 @@ impl G3UNet {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one(
+            "G3UNet",
+            &[("inputs", config.inputs), ("outputs", config.outputs), ("hidden", config.hidden)],
+        )?;
         let placement = placement.into();
         let (grids, multipliers) = (config.multipliers.len(), &config.multipliers);
-        if grids == 0 || multipliers.contains(&0) || config.hidden == 0 {
+        if grids == 0 || multipliers.contains(&0) {
             return refuse("G3UNet", "multipliers", multipliers, "one grid at least, and channels on each");
         }
         let norm = BlockNorm { groups: config.norm, before: config.norm_first };

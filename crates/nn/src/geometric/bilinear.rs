@@ -1,7 +1,7 @@
 //! Bilinear products of multivectors.
 
 use super::{Channels, EquiLinear, Space, Streams};
-use crate::{Error, Module, Placement, Result};
+use crate::{Error, Module, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, clifford, concat};
 
 /// Geometric products and, in algebras with points, joins of linear maps of the input, concatenated and followed by a linear map.
@@ -31,6 +31,10 @@ impl GeometricBilinear {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one(
+            "GeometricBilinear",
+            &[("hidden.multivectors", hidden.multivectors), ("hidden.scalars", hidden.scalars)],
+        )?;
         let placement = &placement.into();
         let products = if space.has_points() { 2 } else { 1 };
         let operands = Channels::new(2 * products * hidden.multivectors, hidden.scalars);

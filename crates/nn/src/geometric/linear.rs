@@ -3,6 +3,7 @@
 use super::{Channels, Space, Streams, space::Blades};
 use crate::{
     Module, Parameter, Placement, Result, Visitor,
+    error::at_least_one,
     layers::{Layer, Linear},
 };
 use gradewise_autograd::{Tensor, clifford, concat};
@@ -40,6 +41,15 @@ impl EquiLinear {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one(
+            "EquiLinear",
+            &[
+                ("inputs.multivectors", inputs.multivectors),
+                ("inputs.scalars", inputs.scalars),
+                ("outputs.multivectors", outputs.multivectors),
+                ("outputs.scalars", outputs.scalars),
+            ],
+        )?;
         let placement = &placement.into();
         let algebra = space.algebra().clone();
         let (from, to) = (inputs.multivectors, outputs.multivectors);

@@ -1,7 +1,7 @@
 //! Self-attention.
 
 use super::{Dropout, Layer, Linear};
-use crate::{Builder, Error, Module, Placement, Result};
+use crate::{Builder, Error, Module, Placement, Result, error::at_least_one};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::ops::{AttentionOptions, attention::Sequences};
 
@@ -60,6 +60,7 @@ impl SelfAttentionBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<SelfAttention> {
+        at_least_one("SelfAttention", &[("features", self.features)])?;
         let Self { features, heads, causal, deviations, dropout: (p, seed) } = self;
         let dropout = Dropout::new(p, seed)?;
         if heads == 0 || !features.is_multiple_of(heads) {

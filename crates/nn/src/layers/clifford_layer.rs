@@ -1,7 +1,7 @@
 //! The layer of the Flash-Clifford family.
 
 use super::{Layer, mv_linear::Bias};
-use crate::{Builder, Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, LayerOptions, ProductOptions},
@@ -77,6 +77,7 @@ impl CliffordLayerBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<CliffordLayer> {
+        at_least_one("CliffordLayer", &[("features", self.features)])?;
         let placement = placement.into();
         let Self { features: n, signature, normalize, fully_connected, bias, recompute } = self;
         let algebra = Algebra::new(signature)?;

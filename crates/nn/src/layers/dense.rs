@@ -1,7 +1,7 @@
 //! The ordinary linear layer.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::Tensor;
 
 /// `x·weight + bias` over the last axis: `[…, in]` → `[…, out]`.
@@ -32,6 +32,7 @@ impl LinearBuilder {
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(self, placement: impl Into<Placement>, rng: &mut R) -> Result<Linear> {
+        at_least_one("Linear", &[("inputs", self.inputs), ("outputs", self.outputs)])?;
         let placement = placement.into();
         let deviation = self.deviation.unwrap_or_else(|| (self.inputs.max(1) as f64).sqrt().recip());
         let weight = placement.normal([self.inputs, self.outputs], deviation, rng)?;

@@ -1,6 +1,6 @@
 //! The embedding layer.
 
-use crate::{Builder, Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::Tensor;
 use gradewise_core::Shape;
 use gradewise_kernels::Index;
@@ -33,6 +33,7 @@ impl EmbeddingBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Embedding> {
+        at_least_one("Embedding", &[("entries", self.entries), ("features", self.features)])?;
         let weight = placement.into().normal([self.entries, self.features], self.deviation, rng)?;
         Ok(Embedding { weight })
     }

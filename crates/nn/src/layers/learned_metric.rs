@@ -1,7 +1,7 @@
 //! The steerable product in a learned metric.
 
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, clifford::metric_sgp};
 use gradewise_core::{Algebra, Signature};
 
@@ -34,6 +34,7 @@ impl MetricProduct {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one("MetricProduct", &[("features", features)])?;
         let placement = &placement.into();
         let Signature { p, q, r } = signature;
         let euclidean = Algebra::new(Signature::new(p + q + r, 0, 0))?;

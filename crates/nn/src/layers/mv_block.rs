@@ -1,7 +1,7 @@
 //! A block of the equivariant networks.
 
 use super::{Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct};
-use crate::{Builder, Module, Placement, Result};
+use crate::{Builder, Module, Placement, Result, error::at_least_one};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, MvBlock as Operands},
@@ -44,6 +44,7 @@ impl MvBlockBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<MvBlock> {
+        at_least_one("MvBlock", &[("inputs", self.inputs), ("outputs", self.outputs)])?;
         let (placement, Self { inputs, outputs, signature }) = (placement.into(), self);
         Ok(MvBlock {
             algebra: Algebra::new(signature)?,

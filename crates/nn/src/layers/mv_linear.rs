@@ -1,7 +1,7 @@
 //! The grade-wise linear layer.
 
 use super::Layer;
-use crate::{Builder, Error, Module, Parameter, Placement, Result};
+use crate::{Builder, Error, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -61,6 +61,7 @@ impl MvLinearBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<MvLinear> {
+        at_least_one("MvLinear", &[("inputs", self.inputs), ("outputs", self.outputs)])?;
         let placement = placement.into();
         let algebra = Algebra::new(self.signature)?;
         let variance = self.variance.unwrap_or(1.0 / self.inputs.max(1) as f64);

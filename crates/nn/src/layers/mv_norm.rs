@@ -1,7 +1,7 @@
 //! Normalisations of multivectors.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -35,6 +35,7 @@ impl MvNormalizationBuilder {
     /// # Errors
     /// More generators than are supported, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<MvNormalization> {
+        at_least_one("MvNormalization", &[("features", self.features)])?;
         let algebra = Algebra::new(self.signature)?;
         let a = placement.into().filled([self.features, algebra.grade_count()], 0.0)?;
         Ok(MvNormalization { algebra, a })
@@ -77,6 +78,7 @@ impl MvLayerNormBuilder {
     /// # Errors
     /// More generators than are supported, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<MvLayerNorm> {
+        at_least_one("MvLayerNorm", &[("features", self.features)])?;
         let algebra = Algebra::new(self.signature)?;
         let a = placement.into().filled([self.features], 1.0)?;
         Ok(MvLayerNorm { algebra, a })

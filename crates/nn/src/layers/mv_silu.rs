@@ -1,7 +1,7 @@
 //! The multivector SiLU.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -37,6 +37,7 @@ impl MvSiluBuilder {
     /// # Errors
     /// More generators than are supported, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<MvSilu> {
+        at_least_one("MvSilu", &[("features", self.features)])?;
         let (placement, algebra) = (placement.into(), Algebra::new(self.signature)?);
         let shape = [self.features, algebra.grade_count()];
         Ok(MvSilu { a: placement.filled(shape, 1.0)?, b: placement.filled(shape, 0.0)?, algebra })

@@ -1,7 +1,7 @@
 //! Norms and dropout on ordinary features.
 
 use super::Layer;
-use crate::{Builder, Error, Module, Parameter, Placement, Result};
+use crate::{Builder, Error, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, is_training, training_stream};
 use gradewise_kernels::ops::layer_norm::EPSILON;
 use gradewise_kernels::ops::{RandomStream, attention::AttentionDropout};
@@ -28,6 +28,7 @@ impl LayerNormBuilder {
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<LayerNorm> {
+        at_least_one("LayerNorm", &[("features", self.features)])?;
         let placement = placement.into();
         let filled = |value| placement.filled([self.features], value);
         Ok(LayerNorm { weight: filled(1.0)?, bias: filled(0.0)? })
@@ -65,6 +66,7 @@ impl RmsNormBuilder {
     /// # Errors
     /// An ε below 0, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<RmsNorm> {
+        at_least_one("RmsNorm", &[("features", self.features)])?;
         let Self { features, epsilon } = self;
         if !(epsilon >= 0.0 && epsilon.is_finite()) {
             return Err(Error::Argument {

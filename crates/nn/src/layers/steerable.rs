@@ -1,7 +1,7 @@
 //! The steerable geometric product layer.
 
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
-use crate::{Builder, Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, FullSteerableLayer, Steerable, SteerableLayer},
@@ -55,6 +55,10 @@ impl SteerableProductBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<SteerableProduct> {
+        at_least_one(
+            "SteerableProduct",
+            &[("features", self.features), ("outputs", self.outputs.unwrap_or(1))],
+        )?;
         let placement = placement.into();
         let Self { features: inputs, signature, outputs, first_order } = self;
         let algebra = Algebra::new(signature)?;

@@ -1,7 +1,7 @@
 //! Rank-2 products of vectors.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result};
+use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, clifford::traceless_product};
 use gradewise_core::Signature;
 
@@ -60,6 +60,7 @@ impl TracelessProductBuilder {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<TracelessProduct> {
+        at_least_one("TracelessProduct", &[("inputs", self.inputs), ("features", self.features)])?;
         let (placement, Self { inputs, features, signature }) = (placement.into(), self);
         let deviation = (inputs.max(1) as f64).sqrt().recip();
         let left = placement.normal([inputs, features], deviation, rng)?;

@@ -3,6 +3,7 @@
 use super::{TrackSize, Tracks, tensors_missing};
 use crate::{
     Module, Parameter, Placement, Result,
+    error::at_least_one,
     layers::{Bias, Layer, MvLinear},
 };
 use gradewise_core::Signature;
@@ -29,6 +30,7 @@ impl TrackLinear {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one("TrackLinear", &[("inputs", inputs), ("channels", size.channels)])?;
         let (placement, TrackSize { channels, tensors }) = (&placement.into(), size);
         let linear = MvLinear::new(inputs, channels, Signature::CL3).bias(bias.then_some(Bias::Scalar));
         let multivectors = linear.init(placement, rng)?;

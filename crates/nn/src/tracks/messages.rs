@@ -1,7 +1,7 @@
 //! Messages along edges.
 
 use super::{RadialBasis, RadialWeights, TrackLinear, TrackSize, Tracks, multivectors, radial::Radial};
-use crate::{Module, Placement, Result, data::Edges, layers::symmetric_traceless};
+use crate::{Module, Placement, Result, data::Edges, error::at_least_one, layers::symmetric_traceless};
 use gradewise_autograd::{
     Tensor,
     clifford::{geometric_product, tensor_vector},
@@ -47,6 +47,7 @@ impl TrackMessages {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one("TrackMessages", &[("channels", size.channels)])?;
         let placement = &placement.into();
         let functions = match (size.tensors, first) {
             (false, _) => 2,

@@ -3,6 +3,7 @@
 use super::{TrackSize, Tracks, tensors_missing};
 use crate::{
     Module, Parameter, Placement, Result,
+    error::at_least_one,
     layers::{Layer, MvLayerNorm, MvSilu},
 };
 use gradewise_autograd::{Tensor, clifford::tensor_dot};
@@ -27,6 +28,7 @@ impl TrackGate {
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init(size: TrackSize, placement: impl Into<Placement>) -> Result<Self> {
+        at_least_one("TrackGate", &[("channels", size.channels)])?;
         let (placement, TrackSize { channels, tensors }) = (&placement.into(), size);
         let filled = |value| tensors.then(|| placement.filled([channels], value)).transpose();
         Ok(Self {
@@ -68,6 +70,7 @@ impl TrackNorm {
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init(size: TrackSize, placement: impl Into<Placement>) -> Result<Self> {
+        at_least_one("TrackNorm", &[("channels", size.channels)])?;
         let (placement, TrackSize { channels, tensors }) = (&placement.into(), size);
         let multivectors = MvLayerNorm::new(channels, Signature::CL3).init(placement)?;
         Ok(Self { multivectors, tensors: tensors.then(|| placement.filled([channels], 1.0)).transpose()? })

@@ -1,7 +1,7 @@
 //! Products of two linear maps of the same features.
 
 use super::{TrackLinear, TrackSize, Tracks, multivectors, tensors_missing};
-use crate::{Module, Parameter, Placement, Result, layers::symmetric_traceless};
+use crate::{Module, Parameter, Placement, Result, error::at_least_one, layers::symmetric_traceless};
 use gradewise_autograd::{
     Tensor,
     clifford::{ProductOptions, sgp, tensor_dot, tensor_tensor, tensor_vector},
@@ -72,6 +72,7 @@ impl TrackProduct {
         rng: &mut R,
     ) -> Result<Self> {
         let TrackSize { channels, tensors } = size;
+        at_least_one("TrackProduct", &[("channels", channels)])?;
         let algebra = Algebra::new(Signature::CL3)?;
         let deviation = (algebra.grade_count() as f64).sqrt().recip();
         let made = TrackSize { channels, tensors: makes_tensors };

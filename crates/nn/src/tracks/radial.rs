@@ -2,6 +2,7 @@
 
 use crate::{
     Error, Module, Placement, Result,
+    error::at_least_one,
     layers::{Activation, Layer, Linear, Sequential},
 };
 use gradewise_autograd::Tensor;
@@ -106,6 +107,7 @@ impl RadialWeights {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        at_least_one("RadialWeights", &[("outputs", outputs)])?;
         let placement = &placement.into();
         let net = Sequential::new()
             .then(Linear::new(basis.functions(), HIDDEN).init(placement, rng)?)

@@ -14,6 +14,13 @@ class ArgumentError(GradewiseError, ValueError):
     """An argument outside what an operator takes."""
 
 
+def at_least_one(layer: str, **sizes: int) -> None:
+    """Refuses a layer without features: its results would be empty or constant, and nothing behind it would say why."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ArgumentError(f"{layer}: {name} is {size}, expected at least 1")
+
+
 class ShapeError(GradewiseError, ValueError):
     """Shapes that do not fit together, or strides that an operator does not take."""
 

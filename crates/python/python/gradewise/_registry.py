@@ -45,7 +45,7 @@ class Operator:
 
     name: str
     rule: str
-    """What mixed precision does with the inputs: "short" computes in its 16 bits, "full" in float32."""
+    """What mixed precision does with the inputs, as in settings: "16-bit" computes in its dtype, "f32" in float32."""
     operands: tuple[Operand, ...]
     saved: tuple[Saved, ...]
 

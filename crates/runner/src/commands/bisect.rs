@@ -10,12 +10,7 @@ use crate::{
 };
 use clap::Args;
 use gradewise_autograd::{autocast_with, observe::observe};
-use gradewise_nn::{
-    Module,
-    checkpoint::{Checkpoint, TensorFile},
-    data::Split,
-    train::Samples,
-};
+use gradewise_nn::{Module, checkpoint::TensorFile, data::Split, train::Samples};
 use gradewise_verify::bisect::{Bisection, Deviant, replay};
 use std::path::{Path, PathBuf};
 
@@ -82,10 +77,7 @@ fn search<T: Task>(arguments: &Bisect) -> Result<()> {
     let config = task::configure::<T>(None, &arguments.settings)?;
     let placement = run::placement(&config.runtime)?;
     let mixed = run::mixed_precision(&config.runtime)?;
-    let model = match &arguments.checkpoint {
-        Some(path) => task::load_model::<T>(&Checkpoint::read(path)?, &placement)?,
-        None => task::new_model::<T>(&config.model, &placement, config.train.seed)?,
-    };
+    let model = task::model_of::<T>(arguments.checkpoint.as_deref(), &config, &placement)?;
     let data = T::load(&config.data, Split::Train)?;
     let indices: Vec<usize> = (0..config.train.batch_size.min(data.len())).collect();
     let batch = data.batch(&indices, &placement)?;

@@ -62,7 +62,7 @@ fn run(arguments: &Compare) -> Result<()> {
     let (first, second) = (Side::read(&arguments.first)?, Side::read(&arguments.second)?);
     let report = Report::new(&first, &second);
     if arguments.json {
-        output::print(&(serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"))?;
+        output::print_json(&report)?;
     } else {
         output::print(&report.text(arguments.limit, arguments.tolerance))?;
     }

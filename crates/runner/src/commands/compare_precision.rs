@@ -3,21 +3,19 @@
 use crate::{
     TaskCommand,
     error::{Error, Result},
-    experiment::{Experiment, Outcome},
-    options::Settings,
+    experiment::{Outcome, Probe},
     output,
-    task::{self, Task},
+    task::Task,
 };
 use clap::Args;
 use gradewise_autograd::observe::Pass;
 use gradewise_kernels::DType;
-use gradewise_nn::{choice::Choice, data::Split};
+use gradewise_nn::choice::Choice;
 use gradewise_verify::{
     precision::{Divergence, first_beyond},
     relative_error,
 };
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Run a model in two precisions and name the layers that diverge.
 ///
@@ -31,28 +29,17 @@ Examples:
   gradewise compare-precision gpt --precisions f32,f16 --threshold 0.01 --samples 2
   gradewise compare-precision nbody --checkpoint runs/nbody-1/checkpoint.safetensors --json")]
 pub struct ComparePrecision {
-    /// The experiment: one that `train --help` lists.
-    pub task: String,
+    #[command(flatten)]
+    pub probe: Probe,
     /// The reference precision, and the one that is compared with it.
     #[arg(long, value_name = "A,B", default_value = "f32,bf16")]
     pub precisions: String,
     /// The relative error above which a result counts as diverged.
     #[arg(long, default_value_t = 0.02)]
     pub threshold: f64,
-    /// Samples of the batch.
-    #[arg(long, default_value_t = 8)]
-    pub samples: usize,
-    /// Weights to use instead of fresh ones.
-    #[arg(long, value_name = "FILE")]
-    pub checkpoint: Option<PathBuf>,
     /// List all operations, not only those with parameters and those that diverge.
     #[arg(long)]
     pub all: bool,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub settings: Settings,
 }
 
 impl TaskCommand for ComparePrecision {
@@ -60,7 +47,7 @@ impl TaskCommand for ComparePrecision {
     type Input = ();
 
     fn start(&self) -> Result<Option<(String, ())>> {
-        Ok(Some((self.task.clone(), ())))
+        Ok(Some((self.probe.task.clone(), ())))
     }
 
     fn run<T: Task>(&self, (): ()) -> Result<()> {
@@ -76,10 +63,7 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
         DType::parse(name.trim()).map_err(|error| Error::Usage(format!("--precisions: {error}")))
     };
     let (first, second) = (precision(first)?, precision(second)?);
-    let config = task::configure::<T>(None, &arguments.settings)?;
-    let data = T::load(&config.data, Split::Train)?;
-    let checkpoint = arguments.checkpoint.as_deref();
-    let experiment = Experiment::<T> { checkpoint, samples: arguments.samples, config: &config, data: &data };
+    let experiment = arguments.probe.experiment::<T>()?;
     let (right, other) = (experiment.run(first, Ok)?, experiment.run(second, Ok)?);
     let divergences = other.recording.compare(&right.recording);
     let forward: Vec<&Divergence> = divergences.iter().filter(|d| d.pass == Pass::Forward).collect();
@@ -92,7 +76,7 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
         gradients.push(Gradient::new(name, values, expected));
     }
     let verdict = Verdict::new(&divergences, &gradients, &other, arguments.threshold);
-    if arguments.json {
+    if arguments.probe.json {
         let row = |d: &&Divergence| json!({"operation": d.operation, "layer": d.layer(), "parameters": d.parameters, "dtype": d.dtype.to_string(), "error": d.error});
         let record = json!({
             "precisions": [first.name(), second.name()],

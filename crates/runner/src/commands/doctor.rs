@@ -37,8 +37,7 @@ impl Command for Doctor {
     fn run(&self, _: &Program) -> Result<()> {
         let report = doctor::examine(self.quick);
         if self.json {
-            let json = serde_json::to_string_pretty(&report).unwrap_or_default();
-            output::print(&(json + "\n"))?;
+            output::print_json(&report)?;
         } else {
             output::print(&report.to_string())?;
         }

@@ -5,8 +5,9 @@ use crate::{
     TaskCommand,
     error::{Error, Result},
     options::{Settings, one_of},
-    output, run,
-    task::{self, Interval, Task, number},
+    output,
+    run::{self, DumpRequest, Target},
+    task::{self, Interval, ROLLOUT_FILES, Task, number},
 };
 use clap::Args;
 use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
@@ -49,6 +50,9 @@ pub struct Eval {
     /// time, at most as many as the trajectories have.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "rollout")]
     pub rollout_steps: usize,
+    /// Replace whatever files --dump and --rollout name.
+    #[arg(long)]
+    pub overwrite: bool,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -92,6 +96,7 @@ fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) 
             T::NAME
         )));
     };
+    require_free(arguments, folder)?;
     let checkpoint = &checkpoints[0];
     let config = task::settings::<T>(checkpoint.tensors.path(), &arguments.settings)?;
     run::once(&config.runtime, |placement| {
@@ -100,12 +105,34 @@ fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) 
     })
 }
 
+/// Refuses to write over anything but an earlier rollout.
+fn require_free(arguments: &Eval, folder: &Path) -> Result<()> {
+    let inputs: Vec<&Path> = arguments.checkpoint.iter().map(PathBuf::as_path).collect();
+    // The table of an earlier one tells that the figures beside it are its own.
+    let is_rollout = std::fs::read(folder.join("rollout.json"))
+        .ok()
+        .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok())
+        .is_some_and(|table| table["frames_per_step"].is_u64() && table["steps"].is_array());
+    for file in ROLLOUT_FILES {
+        Target::new("--rollout", &folder.join(file), arguments.overwrite)
+            .require_free(&inputs, |_| is_rollout)?;
+    }
+    Ok(())
+}
+
 /// Uses the settings of the first checkpoint's run.
 fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()> {
     let config = task::settings::<T>(checkpoints[0].tensors.path(), &arguments.settings)?;
     let split = arguments.split;
     let models =
         checkpoints.iter().map(Checkpoint::models).collect::<gradewise_nn::Result<Vec<_>>>()?.concat();
+    let inputs: Vec<&Path> = arguments.checkpoint.iter().map(PathBuf::as_path).collect();
+    let dump = arguments.dump.as_deref().map(|layers| DumpRequest {
+        layers,
+        folder: Path::new(""),
+        inputs: &inputs,
+        overwrite: arguments.overwrite,
+    });
     let steps: Vec<u64> = models.iter().map(|model| model.metadata.step).collect();
     let (samples, measures, asymmetry) = run::once(&config.runtime, |placement| {
         let models =
@@ -114,7 +141,7 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()>
         let data = T::load(&config.data, split)?;
         let measure = || T::measure(&models, &data, placement);
         let measures = match models.as_slice() {
-            [model] => run::dumped(arguments.dump.as_deref(), Path::new(""), *model, measure)?,
+            [model] => run::dumped(dump, *model, measure)?,
             _ => measure()?,
         };
         let asymmetries = models

@@ -72,8 +72,7 @@ impl Command for Inspect {
 fn run(arguments: &Inspect) -> Result<()> {
     let report = examine(arguments)?;
     if arguments.json {
-        let json = serde_json::to_string_pretty(&report).unwrap_or_default();
-        return output::print(&(json + "\n"));
+        return output::print_json(&report);
     }
     output::print(&table(&report))
 }

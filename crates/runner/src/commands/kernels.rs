@@ -79,8 +79,7 @@ impl Command for Kernels {
 fn run(arguments: &Kernels) -> Result<()> {
     let lines = lines(arguments, &build_info())?;
     if arguments.json {
-        let json = serde_json::to_string_pretty(&lines).unwrap_or_default();
-        return output::print(&(json + "\n"));
+        return output::print_json(&lines);
     }
     output::print(&table(&lines))
 }

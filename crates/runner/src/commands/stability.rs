@@ -3,18 +3,16 @@
 use crate::{
     TaskCommand,
     error::{Error, Result},
-    experiment::{Experiment, Outcome},
-    options::Settings,
+    experiment::{Outcome, Probe},
     output,
     task::{self, Task},
 };
 use clap::Args;
 use gradewise_autograd::observe::Pass;
 use gradewise_kernels::DType;
-use gradewise_nn::{data::Split, train::Batch};
+use gradewise_nn::train::Batch;
 use gradewise_verify::precision::Divergence;
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Scale the inputs of a model from 1e-6 to 1e6 and name the first layer that exceeds the tolerance or is not finite.
 ///
@@ -27,8 +25,8 @@ Examples:
   gradewise stability hulls --checkpoint runs/hulls-1/checkpoint.safetensors --precision bf16 --tolerance 0.05
   gradewise stability nbody --from 1e-3 --to 1e3 --json")]
 pub struct Stability {
-    /// The experiment: one that `train --help` lists, whose inputs have a scale.
-    pub task: String,
+    #[command(flatten)]
+    pub probe: Probe,
     /// The smallest factor of the inputs.
     #[arg(long, default_value_t = 1e-6)]
     pub from: f64,
@@ -38,17 +36,6 @@ pub struct Stability {
     /// The largest relative error of a result that passes.
     #[arg(long, default_value_t = 0.01)]
     pub tolerance: f64,
-    /// Samples of the batch.
-    #[arg(long, default_value_t = 8)]
-    pub samples: usize,
-    /// Weights to use instead of fresh ones.
-    #[arg(long, value_name = "FILE")]
-    pub checkpoint: Option<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub settings: Settings,
 }
 
 impl TaskCommand for Stability {
@@ -56,7 +43,7 @@ impl TaskCommand for Stability {
     type Input = ();
 
     fn start(&self) -> Result<Option<(String, ())>> {
-        Ok(Some((self.task.clone(), ())))
+        Ok(Some((self.probe.task.clone(), ())))
     }
 
     fn run<T: Task>(&self, (): ()) -> Result<()> {
@@ -122,15 +109,8 @@ impl Row {
 
 fn sweep<T: Task>(arguments: &Stability) -> Result<()> {
     let factors = factors(arguments.from, arguments.to)?;
-    let config = task::configure::<T>(None, &arguments.settings)?;
-    let data = T::load(&config.data, Split::Train)?;
-    let experiment = Experiment::<T> {
-        checkpoint: arguments.checkpoint.as_deref(),
-        samples: arguments.samples,
-        config: &config,
-        data: &data,
-    };
-    let runtime = &config.runtime;
+    let experiment = arguments.probe.experiment::<T>()?;
+    let runtime = &experiment.config.runtime;
     let precision = runtime.precision.products().unwrap_or(runtime.dtype);
     let mut rows = Vec::new();
     for factor in factors {
@@ -146,7 +126,7 @@ fn sweep<T: Task>(arguments: &Stability) -> Result<()> {
 
 fn report<T: Task>(arguments: &Stability, name: &str, rows: &[Row]) -> Result<()> {
     let left = rows.iter().filter(|row| row.leaves()).count();
-    if arguments.json {
+    if arguments.probe.json {
         let row = |row: &Row| {
             json!({"factor": row.factor, "loss": row.loss, "gradient_norm": row.norm, "error": row.error,
                    "left": row.left.as_ref().map(|d| json!({"operation": d.operation, "layer": d.layer(), "pass": d.pass.to_string(), "error": d.error}))})

@@ -1,5 +1,6 @@
 //! Intermediate results by the name of their layer, written to .npy files.
 
+use super::Target;
 use crate::{
     error::{Error, Result},
     output,
@@ -9,12 +10,56 @@ use gradewise_autograd::{
     observe::{Event, Observer, Pass, observe},
 };
 use gradewise_kernels::{Array, Device};
-use gradewise_nn::{Module, data::npy};
+use gradewise_nn::{
+    Module,
+    data::npy::{self, NpyArray},
+};
 use gradewise_verify::precision::layer_of;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+/// What `--dump` asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct DumpRequest<'a> {
+    /// Names of layers, separated by commas.
+    pub layers: &'a str,
+    /// The folder in which there is or will be a folder `dump` of the files.
+    pub folder: &'a Path,
+    /// The files that the command reads.
+    pub inputs: &'a [&'a Path],
+    /// Whether any file may be replaced, and not just arrays.
+    pub overwrite: bool,
+}
+
+impl DumpRequest<'_> {
+    fn names(&self) -> Vec<String> {
+        self.layers.split(',').map(|name| name.trim().to_owned()).collect()
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.join(FOLDER)
+    }
+
+    /// Refuses to write `file` over an input, or over anything but an array.
+    fn require_free(&self, file: &Path) -> Result<()> {
+        let is_array = |path: &Path| NpyArray::read(path).is_ok();
+        Target::new("--dump", file, self.overwrite).require_free(self.inputs, is_array)
+    }
+
+    /// Refuses files of the requested layers that are there and may not be replaced. Which files there will be, only the work shows.
+    fn check(&self) -> Result<()> {
+        let (names, Ok(files)) = (self.names(), std::fs::read_dir(self.folder())) else { return Ok(()) };
+        for file in files.flatten() {
+            let layer = file.file_name().to_string_lossy().strip_suffix(".npy").map(str::to_owned);
+            if layer.is_some_and(|layer| names.iter().any(|name| belongs(&layer, name))) {
+                self.require_free(&file.path())?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// The folder of the files, below that of the run or the current one.
 const FOLDER: &str = "dump";
@@ -54,36 +99,36 @@ impl Observer for Dump {
     }
 }
 
-/// Runs `work` and writes results of the layers of `model` listed in `names`, separated by commas, into `folder`/dump: the first result of
-/// each operation that reads parameters of such a layer, as LAYER.npy, or LAYER.OPERATION.npy if a layer has several. Without `names`, only
-/// runs `work`.
+/// Runs `work` and writes results of the requested layers of `model`: the first result of each operation that reads parameters of such a
+/// layer, as LAYER.npy, or LAYER.OPERATION.npy if a layer has several. Without a request, only runs `work`.
 ///
 /// # Errors
-/// Those of `work`; an unknown layer, with the list of layers; from writing.
+/// A file in the way, before the work where its name tells; those of `work`; an unknown layer, with the list of layers; from writing.
 pub fn dumped<M: Module, R, E>(
-    names: Option<&str>,
-    folder: &Path,
+    request: Option<DumpRequest<'_>>,
     model: &M,
     work: impl FnOnce() -> Result<R, E>,
 ) -> Result<R>
 where
     Error: From<E>,
 {
-    let Some(names) = names else { return Ok(work()?) };
-    let names: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
+    let Some(request) = request else { return Ok(work()?) };
+    request.check()?;
+    let names = request.names();
     let parameters = model.named_parameters();
     let parameters = parameters.iter().map(|(name, parameter)| (parameter.tensor().id(), name.clone()));
     let dump =
         Dump { names, parameters: parameters.collect(), results: BTreeMap::new(), layers: BTreeSet::new() };
     let (result, dump) = observe(dump, work);
     // After an error, too: the results before it help to find the cause.
-    let written = dump.write(&folder.join(FOLDER));
+    let written = dump.write(&request);
     let value = result?;
     written.map(|()| value)
 }
 
 impl Dump {
-    fn write(&self, folder: &Path) -> Result<()> {
+    fn write(&self, request: &DumpRequest<'_>) -> Result<()> {
+        let folder = &request.folder();
         for name in &self.names {
             let mut layers = self.results.keys().filter_map(|(read, _)| layer_of(read));
             if !layers.any(|layer| belongs(layer, name)) {
@@ -98,7 +143,8 @@ impl Dump {
             |error: std::io::Error| Error::Output { path: folder.to_owned(), reason: error.to_string() };
         std::fs::create_dir_all(folder).map_err(failed)?;
         let mut taken = BTreeSet::new();
-        for ((read, operation), array) in &self.results {
+        let mut files = Vec::with_capacity(self.results.len());
+        for (read, operation) in self.results.keys() {
             let layer = layer_of(read).unwrap_or_default();
             let alone = self.results.keys().filter(|(read, _)| layer_of(read) == Some(layer)).count() == 1;
             let base = if alone { layer.to_owned() } else { format!("{layer}.{operation}") };
@@ -107,14 +153,19 @@ impl Dump {
                 .find(|name| !taken.contains(name))
                 .unwrap_or_default();
             let path = folder.join(format!("{name}.npy"));
-            npy::write(&path, array.dims(), &array.to_f64_vec()?)?;
+            request.require_free(&path)?;
+            files.push(path);
+            taken.insert(name);
+        }
+        for (((_, operation), array), path) in self.results.iter().zip(&files) {
+            let replaced = if path.exists() { ", in place of an earlier array" } else { "" };
+            npy::write(path, array.dims(), &array.to_f64_vec()?)?;
             output::note(&format!(
-                "dump: {} has the result of `{operation}`, {} {}",
+                "dump: {} has the result of `{operation}`, {} {}{replaced}",
                 path.display(),
                 array.dtype(),
                 array.shape()
             ));
-            taken.insert(name);
         }
         Ok(())
     }

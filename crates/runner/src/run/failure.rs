@@ -1,8 +1,10 @@
 //! The error that ended a run, saved in its folder for diagnosis.
 
 use super::RunFolder;
-use crate::error::{Error, Result};
-use gradewise_nn::checkpoint::replace_file;
+use crate::{
+    error::{Error, Result},
+    output,
+};
 use serde_json::json;
 use std::{
     any::Any,
@@ -80,8 +82,7 @@ impl RunFolder {
             "version": env!("CARGO_PKG_VERSION"),
             "time": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         });
-        let text = serde_json::to_string_pretty(&record).unwrap_or_default() + "\n";
-        if let Err(worse) = replace_file(self.error(), |file| file.write_all(text.as_bytes())) {
+        if let Err(worse) = output::write_json(&self.error(), &record) {
             tracing::warn!("the error is not kept in the run folder: {worse}");
         }
     }

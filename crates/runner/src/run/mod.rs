@@ -15,7 +15,7 @@ mod target;
 mod team;
 
 pub use deterministic::require_deterministic;
-pub use dump::dumped;
+pub use dump::{DumpRequest, dumped};
 pub use energy::Energy;
 pub use failure::remember_panics;
 pub use folder::RunFolder;

@@ -34,6 +34,10 @@ pub const EVALUATION_BATCH: usize = 500;
 /// Number of samples for symmetry checks.
 pub const SYMMETRY_SAMPLES: usize = 64;
 
+/// The files that a [`Rollout`] writes: an animation, the errors over time as a figure, and as a table with the entries `frames_per_step`
+/// and `steps`.
+pub const ROLLOUT_FILES: [&str; 3] = ["rollout.svg", "rollout-error.svg", "rollout.json"];
+
 /// An autoregressive rollout of a model, whose weights are where the placement says, for a number of steps: writes figures into a
 /// folder, and returns a table.
 pub type Rollout<T> = fn(&<T as Task>::Model, &TaskConfig<T>, &Placement, usize, &Path) -> Result<String>;
@@ -294,6 +298,21 @@ pub fn new_model<T: Task>(
     seed: u64,
 ) -> gradewise_nn::Result<T::Model> {
     T::init(config, placement, &mut ChaCha8Rng::seed_from_u64(seed))
+}
+
+/// The model of a checkpoint, or one with fresh weights if there is no path.
+///
+/// # Errors
+/// As [`load_model`]; settings of the model that do not fit together.
+pub fn model_of<T: Task>(
+    checkpoint: Option<&Path>,
+    config: &TaskConfig<T>,
+    placement: &Placement,
+) -> Result<T::Model> {
+    match checkpoint {
+        Some(path) => load_model::<T>(&Checkpoint::read(path)?, placement),
+        None => Ok(new_model::<T>(&config.model, placement, config.train.seed)?),
+    }
 }
 
 /// The model of a checkpoint, with the moving average of its weights if one was kept.

@@ -11,7 +11,7 @@ use crate::{
     config::{self, Resolver},
     error::{Error, Result},
     output,
-    run::{self, Caller, Energy, Interrupt, Memory, RunFolder, Team},
+    run::{self, Caller, DumpRequest, Energy, Interrupt, Memory, RunFolder, Team},
     task::{self, Measures, Task, TaskConfig},
 };
 pub use devices::{describe, nccl_variables};
@@ -272,11 +272,12 @@ impl<T: Task> Runs<'_, T> {
             Place::New(_) if !self.team.leads() => None,
             Place::New(out) => Some(RunFolder::create(out.as_deref(), T::NAME)?),
         };
-        if let (Some(_), Some(folder)) = (self.dump, &folder) {
+        if let (Some(layers), Some(folder)) = (self.dump, &folder) {
             let first: Vec<usize> = (0..config.train.batch_size).collect();
             let batch = data.train.batch(&first, placement)?;
             let look = || trainer.look([Ok(batch)], T::loss);
-            run::dumped(self.dump, folder.path(), trainer.model(), look)?;
+            let request = DumpRequest { layers, folder: folder.path(), inputs: &[], overwrite: false };
+            run::dumped(Some(request), trainer.model(), look)?;
         }
         self.team.attach(&mut trainer)?;
         let first = trainer.steps() * config.train.trainer.accumulation as u64;

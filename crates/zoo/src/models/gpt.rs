@@ -8,6 +8,7 @@ use gradewise_kernels::{
 };
 use gradewise_nn::{
     Error, Module, Parameter, Placement, Result, Visitor,
+    data::at_least_one,
     layers::{Activation, Dropout, Embedding, Layer, LayerNorm, Linear, SelfAttention},
 };
 use rand::RngExt;
@@ -161,12 +162,13 @@ impl Gpt {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let GptConfig { block, width, heads, layers, .. } = *config;
+        at_least_one("Gpt", &[("block", block), ("width", width), ("heads", heads), ("layers", layers)])?;
         let placement = placement.into();
-        let width = config.width;
         Ok(Self {
             tokens: Embedding::new(BYTES, width).deviation(DEVIATION).init(&placement, rng)?,
-            positions: placement.normal([config.block, width], DEVIATION, rng)?,
-            blocks: (0..config.layers)
+            positions: placement.normal([block, width], DEVIATION, rng)?,
+            blocks: (0..layers)
                 .map(|index| Block::init(config, index, &placement, rng).map(Arc::new))
                 .collect::<Result<_>>()?,
             norm: LayerNorm::new(width).init(&placement)?,

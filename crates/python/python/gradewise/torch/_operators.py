@@ -443,7 +443,7 @@ def _in_precision(inputs: Sequence[Tensor], operator: Operator) -> Sequence[Tens
     x = inputs[0]
     kind = x.device.type
     if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-        target = torch.get_autocast_dtype(kind) if operator.rule != "full" else torch.float32
+        target = torch.get_autocast_dtype(kind) if operator.rule != "f32" else torch.float32
         stays = (target, torch.float64)
         return [
             t if t.dtype in stays or _may_be_wide(operator, index, t, target) else t.to(target)

@@ -12,7 +12,7 @@ from typing import Any, Union
 import torch
 from torch import Tensor, nn
 
-from gradewise._errors import ArgumentError, CheckpointError
+from gradewise._errors import ArgumentError, CheckpointError, at_least_one
 from gradewise._front import Bias
 from gradewise.torch import _functional as ops
 from gradewise.torch._composite import read
@@ -96,6 +96,7 @@ class Layer(FlashMap, nn.Module):
         signature = (dims, 0, 0) if isinstance(dims, int) else (*dims, 0, 0)[:3]
         if bias_on not in ("all_blades", "scalar"):
             raise ArgumentError(f"Layer: bias_on is {bias_on!r}, expected 'all_blades' or 'scalar'")
+        at_least_one(type(self).__name__, n_features=n_features)
         self.n_features, self.signature = n_features, signature
         self._gradewise = Setting(Space(tuple([1.0] * signature[0] + [-1.0] * signature[1] + [0.0] * signature[2])))
         self.normalize, self.use_fc, self.bias_on = normalize, use_fc, bias_on

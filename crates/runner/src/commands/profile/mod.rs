@@ -23,7 +23,6 @@ use gradewise_bench::{
 use gradewise_kernels::{Compute, DType, Device, Fusion};
 use gradewise_nn::{
     Module, Placement,
-    checkpoint::Checkpoint,
     data::{Split, loader::BatchOrder},
     train::{Samples, Trainer, batches},
 };
@@ -153,10 +152,7 @@ fn trainer<T: Task>(
     config: &TaskConfig<T>,
     placement: &Placement,
 ) -> Result<Trainer<T::Model>> {
-    let model = match &arguments.checkpoint {
-        Some(path) => task::load_model::<T>(&Checkpoint::read(path)?, placement)?,
-        None => task::new_model::<T>(&config.model, placement, config.train.seed)?,
-    };
+    let model = task::model_of::<T>(arguments.checkpoint.as_deref(), config, placement)?;
     trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())
 }
 

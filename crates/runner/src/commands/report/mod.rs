@@ -122,7 +122,7 @@ fn default_name(run: Option<&Path>) -> PathBuf {
 
 /// The entries of the archive, not yet redacted.
 fn entries(run: Option<&Path>) -> Result<Vec<Entry>> {
-    let doctor = serde_json::to_string_pretty(&doctor::examine(true)).unwrap_or_default() + "\n";
+    let doctor = output::json(&doctor::examine(true))?;
     let entry = |name: &str, about, text| Entry { name: name.to_owned(), about, text };
     let mut entries = vec![
         entry(

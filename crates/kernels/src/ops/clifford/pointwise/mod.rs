@@ -1,5 +1,6 @@
 //! Activations and norms of multivectors.
 
+pub(in crate::ops::clifford) mod by_grade;
 pub mod cs_layer_norm;
 pub mod cs_mv_gelu;
 pub mod mv_layer_norm;

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import torch
 from torch import nn
 
-from gradewise._errors import ArgumentError
+from gradewise._errors import ArgumentError, at_least_one
 from gradewise.torch.cgenn.algebra import CliffordAlgebra, _algebra
 from gradewise.torch.cgenn.maps import (
     FullMap,
@@ -53,6 +53,7 @@ class MVLinear(LinearMap, _Own):
         self, algebra: Any, in_features: int, out_features: int, subspaces: bool = True, bias: bool = True
     ) -> None:
         super().__init__()
+        at_least_one(type(self).__name__, in_features=in_features, out_features=out_features)
         self._become(algebra)
         self.in_features, self.out_features, self.subspaces = in_features, out_features, subspaces
         shape = (out_features, in_features, self.algebra.n_subspaces) if subspaces else (out_features, in_features)
@@ -86,6 +87,7 @@ class MVSiLU(SiLUMap, _Own):
         super().__init__()
         if invariant not in ("mag2", "norm"):
             raise ArgumentError(f"MVSiLU: invariant {invariant!r}, expected 'mag2' or 'norm'")
+        at_least_one(type(self).__name__, channels=channels)
         self._become(algebra, is_norm=invariant == "norm")
         self.channels, self.invariant, self.exclude_dual = channels, invariant, exclude_dual
         self.a = nn.Parameter(torch.ones(1, channels, self.algebra.dim + 1))
@@ -108,6 +110,7 @@ class NormalizationLayer(NormalizationMap, _Own):
 
     def __init__(self, algebra: Any, features: int, init: float = 0) -> None:
         super().__init__()
+        at_least_one(type(self).__name__, features=features)
         self._become(algebra)
         self.in_features = features
         self.a = nn.Parameter(torch.zeros(features, self.algebra.n_subspaces) + init)
@@ -128,6 +131,7 @@ class MVLayerNorm(LayerNormMap, _Own):
 
     def __init__(self, algebra: Any, channels: int) -> None:
         super().__init__()
+        at_least_one(type(self).__name__, channels=channels)
         self._become(algebra)
         self.channels = channels
         self.a = nn.Parameter(torch.ones(1, channels))
@@ -172,6 +176,7 @@ class SteerableGeometricProductLayer(SteerableMap, _Steerable):
         normalization_init: Optional[float] = 0,
     ) -> None:
         super().__init__()
+        at_least_one(type(self).__name__, features=features)
         self._become(algebra)
         self.features = features
         self._products(include_first_order, normalization_init, features, features)
@@ -205,6 +210,7 @@ class FullyConnectedSteerableGeometricProductLayer(FullMap, _Steerable):
         normalization_init: Optional[float] = 0,
     ) -> None:
         super().__init__()
+        at_least_one(type(self).__name__, in_features=in_features, out_features=out_features)
         self._become(algebra)
         self.in_features, self.out_features = in_features, out_features
         self._products(include_first_order, normalization_init, in_features, out_features)

@@ -7,6 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
+from gradewise._errors import at_least_one
 from gradewise.torch import _composite, _messages
 from gradewise.torch._composite import has_hooks, is_eager
 from gradewise.torch.cgenn.algebra import CliffordAlgebra
@@ -172,6 +173,8 @@ class CEMLP(NetworkMap, _Own):
         normalization_init: Optional[float] = 0,
     ) -> None:
         super().__init__()
+        sizes = {"in_features": in_features, "hidden_features": hidden_features, "out_features": out_features}
+        at_least_one(type(self).__name__, **sizes, n_layers=n_layers)
         self._become(algebra)
         self.in_features, self.hidden_features, self.out_features = in_features, hidden_features, out_features
         self.n_layers = n_layers

@@ -4,13 +4,15 @@
 //! cs_grade_norm(x; a) is the same with the norm of max(q, 0.01), which is 0.1 at least (Zhdanov et al. 2024, arXiv:2402.14730).
 
 pub(crate) mod cpu;
-pub(crate) mod cuda;
 
-use crate::ops::clifford::algebra::{
-    contract::{Planes, alike, exact, grades_reason, with_real},
-    lanewise,
-    program::Programs,
-    tile::sigmoids,
+use crate::ops::clifford::{
+    algebra::{
+        contract::{Planes, alike, exact, grades_reason, with_real},
+        lanewise,
+        program::Programs,
+        tile::sigmoids,
+    },
+    pointwise::by_grade::ByGrade,
 };
 use crate::{Array, Device, Result};
 use gradewise_core::Algebra;
@@ -35,12 +37,13 @@ impl Norm {
         }
     }
 
-    /// Forward and backward.
-    fn kernels(self) -> [&'static str; 2] {
-        match self {
-            Self::Smooth => ["mv_normalization_fwd", "mv_normalization_bwd"],
-            Self::Clamped => ["cs_grade_norm_fwd", "cs_grade_norm_bwd"],
-        }
+    /// The launch on CUDA.
+    pub(in crate::ops::clifford) fn on_cuda(self) -> ByGrade {
+        let (forward, backward) = match self {
+            Self::Smooth => ("mv_normalization_fwd", "mv_normalization_bwd"),
+            Self::Clamped => ("cs_grade_norm_fwd", "cs_grade_norm_bwd"),
+        };
+        ByGrade { operation: self.operation(), forward, backward }
     }
 }
 
@@ -60,7 +63,7 @@ pub fn forward(norm: Norm, algebra: &Algebra, x: &Array, a: &Array) -> Result<Ar
     let x = x.contiguous()?;
     let a = a.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::forward(norm, &device, algebra, planes, &x, &a);
+        return norm.on_cuda().forward(&device, algebra, planes, &x, &[&a]);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, norm.operation(), T => {
@@ -98,7 +101,8 @@ pub fn backward(norm: Norm, algebra: &Algebra, x: &Array, a: &Array, grad: &Arra
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
     let a = a.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(norm, &device, algebra, planes, &x, &a, &grad);
+        let (x, [a]) = norm.on_cuda().backward(&device, algebra, planes, &x, [&a], &grad)?;
+        return Ok(Gradients { x, a });
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, norm.operation(), T => {

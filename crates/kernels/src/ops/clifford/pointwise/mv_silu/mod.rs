@@ -2,17 +2,20 @@
 //! (Ruhe et al. 2023, arXiv:2305.11141). `x` is `[blades, batch, features]`, `a` and `b` are `[features, grades]`.
 
 pub(crate) mod cpu;
-mod cuda;
 
-use crate::ops::clifford::algebra::{
-    contract::{Planes, alike, exact, grades_reason, with_real},
-    lanewise,
-    program::Programs,
+use crate::ops::clifford::{
+    algebra::{
+        contract::{Planes, alike, exact, grades_reason, with_real},
+        lanewise,
+        program::Programs,
+    },
+    pointwise::by_grade::ByGrade,
 };
 use crate::{Array, Device, Result};
 use gradewise_core::Algebra;
 
 const NAME: &str = "mv_silu";
+const CUDA: ByGrade = ByGrade { operation: NAME, forward: "mv_silu_fwd", backward: "mv_silu_bwd" };
 
 fn check(algebra: &Algebra, x: &Array, a: &Array, b: &Array) -> Result<Planes> {
     let planes = Planes::checked(NAME, "x", algebra, x)?;
@@ -32,7 +35,7 @@ pub fn forward(algebra: &Algebra, x: &Array, a: &Array, b: &Array) -> Result<Arr
     let a = a.contiguous()?;
     let b = b.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::forward(&device, algebra, planes, &x, &a, &b);
+        return CUDA.forward(&device, algebra, planes, &x, &[&a, &b]);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
@@ -66,7 +69,9 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, b: &Array, grad: &Array
     let a = a.contiguous()?;
     let b = b.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(&device, algebra, planes, &x, &a, &b, &grad);
+        let (x, parameters) = CUDA.backward(&device, algebra, planes, &x, [&a, &b], &grad)?;
+        let [a, b] = parameters;
+        return Ok(Gradients { x, a, b });
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {

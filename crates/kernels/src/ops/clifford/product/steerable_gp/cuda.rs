@@ -10,7 +10,7 @@ use crate::{
                 contract::Planes,
                 device_algebra::{DeviceAlgebra, DeviceProgram, Terms},
             },
-            pointwise::mv_normalization::{Norm, cuda as normalization},
+            pointwise::mv_normalization::Norm,
             product::sgp::{
                 self, ProductGradients,
                 unrolled::{self, Around},
@@ -46,7 +46,7 @@ pub(in crate::ops::clifford) fn forward(
         return widened(operands, |wide| forward(device, algebra, planes, wide))?.cast(operands.x.dtype());
     }
     let Operands { x, right, a, w, left } = *operands;
-    let normalized = normalization::forward(Norm::Smooth, device, algebra, planes, right, a)?;
+    let normalized = Norm::Smooth.on_cuda().forward(device, algebra, planes, right, &[a])?;
     let around = Around { gate: false, normalize: false, base: left, scale: scale(operands) };
     let factors = sgp::Operands { x, y: &normalized, w };
     if let Some(product) = unrolled::forward(device, algebra, &factors, around)? {
@@ -81,7 +81,7 @@ pub(in crate::ops::clifford) fn backward(
     }
     let Operands { x, right, a, w, left } = *operands;
     let factor = scale(operands);
-    let normalized = normalization::forward(Norm::Smooth, device, algebra, planes, right, a)?;
+    let normalized = Norm::Smooth.on_cuda().forward(device, algebra, planes, right, &[a])?;
     let factors = sgp::Operands { x, y: &normalized, w };
     let around = Around { gate: false, normalize: false, base: None, scale: factor };
     let found = unrolled::backward(device, algebra, &factors, around, None, grad, needs.of_product())?;
@@ -104,8 +104,9 @@ pub(in crate::ops::clifford) fn backward(
     };
     let mut gradients = Gradients { x: product.x, w: product.w, ..Gradients::default() };
     if let Some(upstream) = product.y {
-        let through = normalization::backward(Norm::Smooth, device, algebra, planes, right, a, &upstream)?;
-        (gradients.right, gradients.a) = (Some(through.x), Some(through.a));
+        let (for_right, [for_a]) =
+            Norm::Smooth.on_cuda().backward(device, algebra, planes, right, [a], &upstream)?;
+        (gradients.right, gradients.a) = (Some(for_right), Some(for_a));
     }
     if left.is_some() {
         gradients.left = Some(ops::mul_scalar(grad, factor)?);

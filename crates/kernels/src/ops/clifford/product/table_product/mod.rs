@@ -9,28 +9,36 @@ mod cuda;
 
 use crate::ops::clifford::algebra::contract::{alike, exact, with_real};
 use crate::{Array, Device, Result};
-use gradewise_core::PerAxis;
+use gradewise_core::{DType, PerAxis};
 
 pub use crate::ops::clifford::algebra::table::{Table, TableTerm};
 
 const NAME: &str = "table_product";
+
+/// Whether two factors fit the table and each other, and their dtype. For the products that tables make: their callers know them by
+/// other names.
+///
+/// # Errors
+/// As [`forward`], which calls this.
+pub fn check(operation: &'static str, table: &Table, factors: [(&'static str, &Array); 2]) -> Result<DType> {
+    let rest = factors[0].1.shape().get(1..).unwrap_or(&[]);
+    for ((argument, array), leading) in factors.into_iter().zip([table.a, table.b]) {
+        let mut expected = PerAxis::from_elem(leading, 1);
+        expected.extend_from_slice(rest);
+        exact(operation, argument, array, &expected, || {
+            format!("`{argument}` has {leading} components along its first axis; the other axes agree")
+        })?;
+    }
+    alike(operation, &factors)
+}
 
 /// The product of `a` `[table.a, …]` and `b` `[table.b, …]`, which agree in all but the leading axis.
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(table: &Table, a: &Array, b: &Array) -> Result<Array> {
-    let expect = |argument, array: &Array, leading: usize, rest: &[usize]| {
-        let mut expected = PerAxis::from_elem(leading, 1);
-        expected.extend_from_slice(rest);
-        exact(NAME, argument, array, &expected, || {
-            format!("the table has {leading} entries for `{argument}`; the other axes agree")
-        })
-    };
+    let dtype = check(NAME, table, [("a", a), ("b", b)])?;
     let rest = PerAxis::from(a.shape().get(1..).unwrap_or(&[]));
-    expect("a", a, table.a, &rest)?;
-    expect("b", b, table.b, &rest)?;
-    let dtype = alike(NAME, &[("a", a), ("b", b)])?;
     let (a, b) = (a.contiguous()?, b.contiguous()?);
     if let Device::Cuda(device) = a.device() {
         return cuda::forward(&device, table, &a, &b);
