@@ -1,0 +1,108 @@
+"""Blocks of jets: drawn one at a time by any process, kept in files of their own until all are there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+
+from gradewise._errors import DataSetError
+from gradewise.data.jets._card import Card, differences, written
+from gradewise.data.jets._file import Jets
+from gradewise.data.jets._select import Generator, selected
+
+# The folder beside the files of a data set in which blocks wait.
+FOLDER = "blocks"
+
+
+def path_of(folder: Path, split: str, block: int) -> Path:
+    return folder / FOLDER / f"{split}-{block:05d}.npz"
+
+
+def draw(
+    generator: Generator, card: Card, split: str, block: int, tell: Callable[[int], None] = lambda _: None
+) -> tuple[list[Any], dict[str, dict[str, int]]]:
+    """The jets of a block in their order, and for each class how many candidates were taken, and why others were passed over.
+
+    Args:
+        tell: is called with 1 for every jet.
+    """
+    counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+    labels = card.labels_of(split, block)
+    sources = {
+        signal: selected(
+            card, signal, generator.candidates(signal, card.seed_of(split, signal, block)), counts[signal]
+        )
+        for signal in counts
+    }
+    # One class after the other, so that one generator lives at a time.
+    drawn: dict[bool, list[Any]] = {False: [], True: []}
+    for signal, source in sources.items():
+        for _ in range(labels.count(signal)):
+            drawn[signal].append(next(source))
+            tell(1)
+        source.close()
+    for jets in drawn.values():
+        jets.reverse()
+    names = card.classes()
+    return [(label, drawn[label].pop()) for label in labels], {names[c]: dict(counts[c]) for c in counts}
+
+
+def save(path: Path, jets: list[Any], about: dict[str, Any]) -> None:
+    """Writes a block beside its place and then into it."""
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        momenta=np.concatenate([jet.constituents for _, jet in jets]),
+        counts=np.array([len(jet.constituents) for _, jet in jets], dtype="<u4"),
+        truth=np.stack([jet.truth for _, jet in jets]),
+        labels=np.array([label for label, _ in jets], dtype="u1"),
+        about=np.frombuffer(written(about).encode(), dtype="u1"),
+    )
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(beside, "wb") as file:
+            file.write(buffer.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load(path: Path, card: Card, about: dict[str, Any]) -> Optional[tuple[Jets, dict[str, Any]]]:
+    """A kept block and what it says about itself; None if it is damaged, and must be drawn again.
+
+    Raises:
+        DataSetError: it is whole, but of other settings or versions.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = json.loads(file["about"].tobytes())
+            momenta, counts, truth, labels = (file[name] for name in ("momenta", "counts", "truth", "labels"))
+        whole = (
+            len(counts) == len(labels) == len(truth) == card.block
+            and momenta.shape == (counts.sum(), 4)
+            and counts.max() <= card.particles
+        )
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zipfile.error):
+        return None
+    for part in ("card", "versions"):
+        differing = differences(found.get(part, {}), about[part])
+        if differing:
+            raise DataSetError(
+                f"jets: {path} was drawn with other {'settings' if part == 'card' else 'versions'} (kept, asked for): {differing}. "
+                f"Use those, take another folder, or delete {path.parent}"
+            )
+    if not whole:
+        return None
+    padded = np.zeros((len(counts), card.particles, 4), dtype="<f4")
+    padded[np.arange(card.particles) < counts[:, None]] = momenta
+    return Jets(padded, labels, truth), found
