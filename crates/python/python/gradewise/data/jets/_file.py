@@ -157,12 +157,14 @@ def _describe(h5py: Any, file: Any, names: list[str], count: int) -> None:
     """The attributes by which PyTables and pandas know their own."""
     both = ["ttv", CLASS]
 
-    def text(value: str) -> Any:
-        return np.bytes_(value) if value else h5py.Empty("S1")
-
     def attributes(target: Any, values: dict[str, Any]) -> None:
         for name, value in values.items():
-            target.attrs[name] = text(value) if isinstance(value, str) else value
+            # PyTables tells text from pickles by the character set.
+            if isinstance(value, str):
+                kind = h5py.string_dtype("utf-8", max(len(value), 1))
+                target.attrs.create(name, value.encode() if value else h5py.Empty(kind), dtype=kind)
+            else:
+                target.attrs[name] = value
 
     group = {"CLASS": "GROUP", "TITLE": "", "VERSION": "1.0"}
     attributes(file, {**group, "PYTABLES_FORMAT_VERSION": "2.1"})
@@ -177,7 +179,7 @@ def _describe(h5py: Any, file: Any, names: list[str], count: int) -> None:
             "encoding": "UTF-8",
             "errors": "strict",
             "levels": np.int64(1),
-            "nan_rep": "nan",
+            "nan_rep": np.bytes_(b"N."),
             "data_columns": np.bytes_(b"(lp0\n."),
             "index_cols": np.bytes_(b"(lp0\n(I0\nVindex\np1\ntp2\na."),
             "values_cols": np.bytes_(_pickled(["values_block_0", "values_block_1"])),
@@ -242,8 +244,8 @@ class File:
         self._table = table
         self._places: dict[str, tuple[str, int]] = {}
         for member in table.dtype.names:
-            kind = table.attrs.get(f"{member}_kind")
-            names = _strings(bytes(kind)) if isinstance(kind, bytes) else None
+            kind = table.attrs.get(f"{member}_kind", b"")
+            names = _strings(kind.encode() if isinstance(kind, str) else bytes(kind))
             for place, name in enumerate(names if names is not None else [member]):
                 self._places[name] = (member, place if names is not None else -1)
         self.particles = 0
