@@ -111,12 +111,12 @@ class Report:
         lines.append(f"sha256 of the first {min(self.jets, 1000)} jets: {self.sha256}")
         if self.rows:
             lines.append("")
-            lines.append(f"{'quantity':<40}{'class':<8}{'value':>18}{'known':>10}  {'within':>8}")
+            lines.append(f"{'quantity':<44}{'class':<8}{'value':>18}{'known':>10}  {'within':>8}")
         for row in self.rows:
             value = f"{row.value:.4g} ± {row.error:.2g}"
             beside = f"{row.known:>10.4g}  {row.tolerance:>8.2g}  " if row.known is not None else " " * 22
             verdict = "" if row.known is None else ("ok, " if row.sound else "OFF, ") + row.source
-            lines.append(f"{row.quantity:<40}{row.group:<8}{value:>18}{beside}{verdict}".rstrip())
+            lines.append(f"{row.quantity:<44}{row.group:<8}{value:>18}{beside}{verdict}".rstrip())
         lines += [""] + [f"note: {note}" for note in self.notes] + [f"fault: {fault}" for fault in self.faults]
         lines.append("sound" if self.sound else "not sound")
         return "\n".join(lines)

@@ -145,6 +145,8 @@ def _rows(blocks: Iterable[Jets], count: int) -> Iterator[Jets]:
         if count == 0:
             return
         waiting = Jets(jets.momenta[full:], jets.labels[full:], jets.truth[full:])
+    if waiting is not None and len(waiting):
+        yield waiting
 
 
 def _pickled(strings: Iterable[str]) -> bytes:
@@ -246,8 +248,9 @@ class File:
         for member in table.dtype.names:
             kind = table.attrs.get(f"{member}_kind", b"")
             names = _strings(kind.encode() if isinstance(kind, str) else bytes(kind))
+            several = bool(table.dtype[member].shape)
             for place, name in enumerate(names if names is not None else [member]):
-                self._places[name] = (member, place if names is not None else -1)
+                self._places[name] = (member, place if several else -1)
         self.particles = 0
         while f"E_{self.particles}" in self._places:
             self.particles += 1

@@ -107,7 +107,7 @@ def make(
         for split, path in paths.items():
             said.line(f"{path}: {counts[split]} jets, {path.stat().st_size / 1e6:.1f} MB")
         if not keep_blocks:
-            for path in (folder / _blocks.FOLDER).glob("*-*.npz"):
+            for path in (folder / _blocks.FOLDER).glob("*.block"):
                 path.unlink()
     if not keep_blocks:
         for path in (folder / _blocks.FOLDER).iterdir():
