@@ -317,6 +317,15 @@ def test_damaged_blocks_are_drawn_again_and_foreign_ones_refused(tmp_path, monke
     assert {path.name: path.read_bytes() for path in (tmp_path / "blocks").glob("*.block")} == kept
 
 
+def test_only_files_of_ours_are_removed(tmp_path):
+    (tmp_path / "blocks").mkdir()
+    (tmp_path / "blocks/mine.txt").write_text("mine")
+    left = tmp_path / "blocks/.train-00000.block.17.partial"
+    left.write_text("half of a block")
+    make(tmp_path, train=20)
+    assert [path.name for path in (tmp_path / "blocks").iterdir()] == ["mine.txt"]
+
+
 def test_files_are_not_overwritten(tmp_path):
     said = []
     make(tmp_path, train=40)
@@ -333,7 +342,9 @@ def test_files_are_not_overwritten(tmp_path):
 
 
 def test_a_process_that_crashes_is_named_and_blocks_stay(tmp_path):
-    with pytest.raises(gw.DataSetError, match=r"block \('train', 2\) ended by SIGSEGV.*Run the command again") as caught:
+    with pytest.raises(
+        gw.DataSetError, match=r"block \('train', 2\) ended by SIGSEGV.*Run the command again"
+    ) as caught:
         make(tmp_path, "Crashes", train=100, processes=1)
     assert "out of luck" in str(caught.value), "what it said last"
     assert len(list((tmp_path / "blocks").glob("train-*.block"))) == 2 and not (tmp_path / "train.h5").exists()
@@ -350,7 +361,11 @@ def test_errors_of_generators_come_through(tmp_path):
 
 @pytest.mark.parametrize(
     "options, reason",
-    [({}, "no jets were asked for"), ({"train": -1}, "-1 jets for train"), ({"train": 5, "processes": 0}, "0 processes")],
+    [
+        ({}, "no jets were asked for"),
+        ({"train": -1}, "-1 jets for train"),
+        ({"train": 5, "processes": 0}, "0 processes"),
+    ],
 )
 def test_requests_that_make_no_sense(tmp_path, options, reason):
     with pytest.raises(gw.ArgumentError, match=reason):
@@ -450,7 +465,9 @@ def test_foreign_and_truncated_files(tmp_path):
         with pytest.raises(gw.DataSetError, match="cut short"):
             jets.check(tmp_path / "short.h5")
     with h5py.File(tmp_path / "columns.h5", "w") as file:
-        file["table/table"] = np.zeros(3, dtype=[("E_0", "f4"), ("PX_0", "f4"), ("PY_0", "f4"), ("is_signal_new", "i8")])
+        file["table/table"] = np.zeros(
+            3, dtype=[("E_0", "f4"), ("PX_0", "f4"), ("PY_0", "f4"), ("is_signal_new", "i8")]
+        )
     with pytest.raises(gw.DataSetError, match="no column PZ_0"):
         jets.check(tmp_path / "columns.h5")
     # Ruined within: the sum of a deflated chunk does not agree.
@@ -590,7 +607,10 @@ def test_jets_other_than_their_record(sound, tmp_path):
         record = file.record
     path = altered(sound, tmp_path / "file.h5", nudge, {"sha256": record["sha256"], "jets": 299})
     report = jets.check(path)
-    assert ["differs" in fault for fault in report.faults] == [True, False] and "record is of 299 jets" in report.faults[1]
+    assert ["differs" in fault for fault in report.faults] == [
+        True,
+        False,
+    ] and "record is of 299 jets" in report.faults[1]
 
 
 def test_jets_of_one_particle_are_noted(sound, tmp_path):
@@ -602,7 +622,9 @@ def test_jets_of_one_particle_are_noted(sound, tmp_path):
 
 
 def test_known_values_decide(monkeypatch, sound):
-    monkeypatch.setattr(_check, "known", lambda record, quantity, group: (1.0, 0.01, "here") if "tau32" in quantity else None)
+    monkeypatch.setattr(
+        _check, "known", lambda record, quantity, group: (1.0, 0.01, "here") if "tau32" in quantity else None
+    )
     report = jets.check(sound)
     off = {row.quantity for row in report.rows if not row.sound and row.source == "here"}
     assert "mean tau32" in off and not report.sound and "OFF, here" in str(report)
@@ -713,7 +735,9 @@ def test_missing_packages_say_how_to_get_them(tmp_path, monkeypatch, capsys):
 
     with monkeypatch.context() as patch:
         patch.setattr(metadata, "version", nothing)
-        with pytest.raises(gw.MissingPackageError, match="(?s)takes the package pythia8mc.*gradewise\\[jets\\]") as caught:
+        with pytest.raises(
+            gw.MissingPackageError, match="(?s)takes the package pythia8mc.*gradewise\\[jets\\]"
+        ) as caught:
             jets.make(tmp_path / "jets", train=10)
         assert isinstance(caught.value, ImportError) and caught.value.name == "pythia8mc"
         assert main(["make", str(tmp_path / "jets"), "--train", "10"]) == 1
@@ -724,7 +748,9 @@ def test_missing_packages_say_how_to_get_them(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "jets").exists(), "nothing is drawn in vain"
     script = "import sys; sys.modules['numpy'] = None\nimport gradewise.data.jets"
     root = str(Path(gw.__file__).parents[1])
-    ended = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True
+    )
     assert "MissingPackageError" in ended.stderr and "takes the package numpy" in ended.stderr
 
 
@@ -735,7 +761,11 @@ def test_importing_imports_no_package_of_the_extra():
     )
     root = str(Path(gw.__file__).parents[1])
     ended = subprocess.run(
-        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ended.stdout.strip() == "[]"
 
@@ -880,7 +910,9 @@ def test_looking_at_partons_first_loses_no_jets():
 def test_quarks_are_narrower_than_gluons():
     card = Card.quark_gluon(block=60, interactions=False)
     taken, candidates = drawn(card)
-    counts = {label: np.mean([len(one.constituents) for kind, one in taken if kind == label]) for label in (False, True)}
+    counts = {
+        label: np.mean([len(one.constituents) for kind, one in taken if kind == label]) for label in (False, True)
+    }
     assert counts[True] < 0.85 * counts[False], "gluons radiate more"
     assert candidates["quark"]["taken"] == candidates["gluon"]["taken"] == 30
 

@@ -66,8 +66,12 @@ def parser() -> argparse.ArgumentParser:
     maker.add_argument("folder", metavar="FOLDER", help="for the files; made if it is not there")
     size = maker.add_argument_group("how many")
     for split in ("train", "valid", "test"):
-        size.add_argument(f"--{split}", type=int, default=0, metavar="JETS", help=f"jets to {PURPOSES[split]} (default: none)")
-    what = maker.add_argument_group("what jets", "Defaults are those of the published sets; top / quark-gluon where they differ.")
+        size.add_argument(
+            f"--{split}", type=int, default=0, metavar="JETS", help=f"jets to {PURPOSES[split]} (default: none)"
+        )
+    what = maker.add_argument_group(
+        "what jets", "Defaults are those of the published sets; top / quark-gluon where they differ."
+    )
     what.add_argument(
         "--kind",
         choices=("top", "quark-gluon"),
@@ -91,7 +95,11 @@ def parser() -> argparse.ArgumentParser:
             help=f"{text} (default: {_either(f'{getattr(one, name):g}', f'{getattr(other, name):g}')})",
         )
     what.add_argument(
-        "--pythia", action="append", default=[], metavar="SETTING", help='a setting of Pythia, such as "6:m0 = 172.5"; may be repeated'
+        "--pythia",
+        action="append",
+        default=[],
+        metavar="SETTING",
+        help='a setting of Pythia, such as "6:m0 = 172.5"; may be repeated',
     )
     how = maker.add_argument_group("how")
     how.add_argument("--processes", type=int, metavar="N", help="that draw at the same time (default: one a processor)")
@@ -108,7 +116,11 @@ def parser() -> argparse.ArgumentParser:
     checker.add_argument("file", metavar="FILE", help="an HDF5 file of jets")
     checker.add_argument("--figure", metavar="SVG", help="write the spectra of both classes there")
     checker.add_argument(
-        "--jets", type=int, default=MEASURED, metavar="N", help=f"jets to measure, some hundreds a second (default: {MEASURED})"
+        "--jets",
+        type=int,
+        default=MEASURED,
+        metavar="N",
+        help=f"jets to measure, some hundreds a second (default: {MEASURED})",
     )
     checker.add_argument("--json", action="store_true", help="print JSON")
     return top

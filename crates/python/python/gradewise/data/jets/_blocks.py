@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Optional
 
@@ -28,6 +28,13 @@ def path_of(folder: Path, split: str, block: int) -> Path:
     return folder / FOLDER / f"{split}-{block:05d}.block"
 
 
+def remove(folder: Path, patterns: Iterable[str]) -> None:
+    """Removes files among the blocks by their names."""
+    for pattern in patterns:
+        for path in (folder / FOLDER).glob(pattern):
+            path.unlink(missing_ok=True)
+
+
 def draw(
     generator: Generator, card: Card, split: str, block: int, tell: Callable[[int], None] = lambda _: None
 ) -> tuple[list[Any], dict[str, dict[str, int]]]:
@@ -39,9 +46,7 @@ def draw(
     counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
     labels = card.labels_of(split, block)
     sources = {
-        signal: selected(
-            card, signal, generator.candidates(signal, card.seed_of(split, signal, block)), counts[signal]
-        )
+        signal: selected(card, signal, generator.candidates(signal, card.seed_of(split, signal, block)), counts[signal])
         for signal in counts
     }
     # One class after the other, so that one generator lives at a time.

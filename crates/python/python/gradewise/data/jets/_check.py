@@ -15,7 +15,7 @@ from gradewise.data.jets import _momenta as kinematics
 from gradewise.data.jets._card import Card
 from gradewise.data.jets._figure import Panel, figure
 from gradewise.data.jets._file import Digest, File, Jets
-from gradewise.data.jets._known import top_mass, w_mass, hash_of, known
+from gradewise.data.jets._known import hash_of, known, top_mass, w_mass
 from gradewise.data.jets._subjets import axes, tau
 
 Array = Any
@@ -106,8 +106,12 @@ class Report:
             )
             for name, counts in self.record.get("candidates", {}).items():
                 tried = sum(counts.values())
-                reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(counts.items()) if reason != "taken")
-                lines.append(f"{name}: {counts.get('taken', 0)} of {tried} candidates; passed over: {reasons or 'none'}")
+                reasons = ", ".join(
+                    f"{number} {reason}" for reason, number in sorted(counts.items()) if reason != "taken"
+                )
+                lines.append(
+                    f"{name}: {counts.get('taken', 0)} of {tried} candidates; passed over: {reasons or 'none'}"
+                )
         lines.append(f"sha256 of the first {min(self.jets, 1000)} jets: {self.sha256}")
         if self.rows:
             lines.append("")
@@ -212,7 +216,11 @@ class _Faults:
         self._add("spacelike constituents, with less energy than momentum", start, squared < -ROUNDING * energy**2)
         there = (momenta != 0).any(axis=-1)
         self._add("constituents after a row of zeros", start, there[:, 1:] & ~there[:, :-1])
-        self._add("constituents with more transverse momentum than the one before", start, transverse[:, 1:] > transverse[:, :-1])
+        self._add(
+            "constituents with more transverse momentum than the one before",
+            start,
+            transverse[:, 1:] > transverse[:, :-1],
+        )
         counts = there.sum(axis=1)
         self._add("jets without constituents", start, counts == 0)
         self._single += int((counts == 1).sum())
@@ -277,15 +285,15 @@ class Shapes:
             one, two, three = tau(jet, radius)
             ratios.append((two / one if one > 0 else math.nan, three / two if two > 0 else math.nan))
             pairs.append(least_pair(jet))
-        ratios = np.array(ratios)
+        prongs = np.array(ratios)
         values = {
             "pt": kinematics.pt(axis),
             "eta": kinematics.eta(axis),
             "mass": kinematics.mass(axis),
             "multiplicity": (transverse > 0).sum(axis=1).astype("f8"),
             "leading": transverse[:, 0] / np.maximum(kinematics.pt(axis), 1e-300),
-            "tau21": ratios[:, 0],
-            "tau32": ratios[:, 1],
+            "tau21": prongs[:, 0],
+            "tau32": prongs[:, 1],
             "pair": np.array(pairs),
         }
         return cls(labels, values, (transverse[~labels], transverse[labels]))
@@ -388,7 +396,7 @@ def _drawn(shapes: Shapes, card: Optional[Card], path: Path) -> str:
     names = card.classes() if card else ("class 0", "class 1")
     low, high = (card.pt_low, card.pt_high) if card else (550.0, 650.0)
     top = card is not None and card.kind == "top"
-    marks = {"m(t)": top_mass(card)[0], "m(W)": w_mass(card)[0]} if top else {}
+    marks = {"m(t)": top_mass(card)[0], "m(W)": w_mass(card)[0]} if card is not None and top else {}
 
     def both(name: str) -> tuple[Array, Array]:
         return shapes.of_class(name, False), shapes.of_class(name, True)
@@ -398,16 +406,20 @@ def _drawn(shapes: Shapes, card: Optional[Card], path: Path) -> str:
     panels = [
         Panel("mass, GeV", both("mass"), 0, 300 if top or not card else 200, marks=marks),
         Panel(
-            "transverse momentum, GeV", both("pt"), low - margin, high + margin, marks={f"{low:g}": low, f"{high:g}": high}
+            "transverse momentum, GeV",
+            both("pt"),
+            low - margin,
+            high + margin,
+            marks={f"{low:g}": low, f"{high:g}": high},
         ),
         Panel("pseudorapidity", both("eta"), -2.5, 2.5),
         Panel("constituents", both("multiplicity"), 0, 200),
         Panel("tau32", both("tau32"), 0, 1),
         Panel("tau21", both("tau21"), 0, 1),
-        Panel("least mass of two of three prongs, GeV", both("pair"), 0, 150, marks={"m(W)": marks["m(W)"]} if top else {}),
+        Panel(
+            "least mass of two of three prongs, GeV", both("pair"), 0, 150, marks={"m(W)": marks["m(W)"]} if top else {}
+        ),
         Panel("share of the hardest constituent", both("leading"), 0, 1, logarithmic=True),
         Panel("log10 of constituents' transverse momentum, GeV", spectrum, -2, 3, logarithmic=True),
     ]
     return figure(f"{path.name}: {len(shapes.labels)} jets", names, panels)
-
-

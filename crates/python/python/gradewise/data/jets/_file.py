@@ -316,7 +316,9 @@ def _strings(pickle: bytes) -> Optional[list[str]]:
     return strings
 
 
-def record_of(card: Card, split: str, count: int, versions: dict[str, str], settings: dict[str, list[str]]) -> dict[str, Any]:
+def record_of(
+    card: Card, split: str, count: int, versions: dict[str, str], settings: dict[str, list[str]]
+) -> dict[str, Any]:
     """What a file says about how its jets were made, but for their hash."""
     assert split in SPLITS
     return {

@@ -86,8 +86,12 @@ def make(
     paths = {split: folder / NAMES[split] for split in SPLITS if counts[split]}
     (folder / _blocks.FOLDER).mkdir(parents=True, exist_ok=True)
     with _alone(folder), Progress(progress) as said:
+        # Of processes that were killed while they wrote.
+        _blocks.remove(folder, [".*.block.*.partial"])
         # All splits first, so that nothing is drawn in vain.
-        missing = {split: path for split, path in paths.items() if not _is_there(path, card, split, counts[split], about)}
+        missing = {
+            split: path for split, path in paths.items() if not _is_there(path, card, split, counts[split], about)
+        }
         tasks: list[Task] = []
         for split in missing:
             kept = 0
@@ -107,12 +111,10 @@ def make(
         for split, path in paths.items():
             said.line(f"{path}: {counts[split]} jets, {path.stat().st_size / 1e6:.1f} MB")
         if not keep_blocks:
-            for path in (folder / _blocks.FOLDER).glob("*.block"):
-                path.unlink()
-    if not keep_blocks:
-        for path in (folder / _blocks.FOLDER).iterdir():
-            path.unlink()
-        (folder / _blocks.FOLDER).rmdir()
+            _blocks.remove(folder, ["*.block", "process-*.log", "lock"])
+            # What is not ours stays.
+            with contextlib.suppress(OSError):
+                (folder / _blocks.FOLDER).rmdir()
     return paths
 
 
@@ -132,7 +134,9 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise DataSetError(f"jets: another process draws jets into {folder}; let it end, or take another folder") from None
+            raise DataSetError(
+                f"jets: another process draws jets into {folder}; let it end, or take another folder"
+            ) from None
         yield
 
 
@@ -188,7 +192,9 @@ def _assemble(folder: Path, path: Path, card: Card, split: str, count: int, abou
 class _Worker:
     """A process that draws blocks, and the thread that hears it."""
 
-    def __init__(self, number: int, order: dict[str, Any], answers: queue.Queue[tuple[_Worker, Optional[dict[str, Any]]]]) -> None:
+    def __init__(
+        self, number: int, order: dict[str, Any], answers: queue.Queue[tuple[_Worker, Optional[dict[str, Any]]]]
+    ) -> None:
         self.log = Path(order["folder"]) / _blocks.FOLDER / f"process-{number}.log"
         self.task: Optional[Task] = None
         with open(self.log, "wb") as log:
@@ -204,17 +210,19 @@ class _Worker:
                 # Ctrl-C is for the process that started it.
                 start_new_session=True,
             )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._into, self._out = self.process.stdin, self.process.stdout
         self._write(order)
         threading.Thread(target=self._hear, args=(answers,), daemon=True).start()
 
     def _write(self, value: Any) -> None:
         # A process that has ended is noticed by whoever hears it.
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(value) + "\n")
-            self.process.stdin.flush()
+            self._into.write(json.dumps(value) + "\n")
+            self._into.flush()
 
     def _hear(self, answers: queue.Queue[tuple[_Worker, Optional[dict[str, Any]]]]) -> None:
-        for line in self.process.stdout:
+        for line in self._out:
             answers.put((self, json.loads(line)))
         answers.put((self, None))
 
@@ -225,9 +233,9 @@ class _Worker:
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.process.stdout.close()
+        self._out.close()
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
+            self._into.close()
 
     def ending(self) -> str:
         """How the process ended, for an error."""
@@ -266,9 +274,9 @@ def _draw(
             if "done" in heard:
                 left -= 1
                 worker.task = None
-                task = next(waiting, None)
-                if task is not None:
-                    worker.draw(task)
+                further = next(waiting, None)
+                if further is not None:
+                    worker.draw(further)
     except KeyboardInterrupt:
         said.line("interrupted; whole blocks are kept, and the same command goes on from there")
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -96,7 +97,9 @@ def stored(card: Card, signal: bool, candidate: Candidate) -> Jet:
     return Jet(constituents[order[: card.particles]], truth)
 
 
-def selected(card: Card, signal: bool, candidates: Iterable[Candidate], passed_over: Counter[str]) -> Iterator[Jet]:
+def selected(
+    card: Card, signal: bool, candidates: Iterable[Candidate], passed_over: Counter[str]
+) -> typing.Generator[Jet, None, None]:
     """The jets of a set among candidates; others are counted by reason."""
     for candidate in candidates:
         reason = refusal(card, signal, candidate)
