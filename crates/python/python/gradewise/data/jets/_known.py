@@ -1,13 +1,75 @@
-"""Known numbers of documented sets: what a check compares with."""
+"""Known numbers of documented sets, with which a check compares."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from gradewise.data.jets._card import Card
 
-# Beside them stands what jets of these settings had here. Others of the same settings agree within the statistical errors.
-SOURCE = "documented set"
+
+@dataclass(frozen=True)
+class Documented:
+    """A set that was drawn and measured once.
+
+    Attributes:
+        card: its settings; the seed does not matter.
+        versions: what drew it.
+        jets: how many were measured, half of each class.
+        hashes: SHA-256 of the first thousand jets by seed and split. The same versions give the same bits on x86-64.
+        numbers: measured values with their standard errors, by quantity and class. They hold for any seed.
+    """
+
+    card: Card
+    versions: Mapping[str, str]
+    jets: int
+    hashes: Mapping[tuple[int, str], str]
+    numbers: Mapping[tuple[str, str], tuple[float, float]]
+
+
+DRAWN_BY = {"pythia8mc": "8.317.2", "fastjet": "3.5.2.0"}
+
+SETS: tuple[Documented, ...] = ()
+
+
+def _of(record: Optional[dict[str, Any]]) -> list[Documented]:
+    """Documented sets of the settings of a record but for the seed."""
+    if record is None:
+        return []
+    card = Card.from_dict({**record["card"], "seed": 0})
+    return [there for there in SETS if dataclasses.replace(there.card, seed=0) == card]
+
+
+def hash_of(record: dict[str, Any]) -> Optional[str]:
+    """The documented hash of the first thousand jets of these settings, seed, split and versions."""
+    for there in _of(record):
+        if all(record["versions"].get(name) == number for name, number in there.versions.items()):
+            return there.hashes.get((record["card"]["seed"], record["split"]))
+    return None
+
+
+def known(record: Optional[dict[str, Any]], quantity: str, group: str) -> Optional[tuple[float, float, str]]:
+    """A documented value, its standard error and its source."""
+    for there in _of(record):
+        if (quantity, group) in there.numbers:
+            value, error = there.numbers[quantity, group]
+            return value, error, f"{there.jets} jets of pythia8mc {there.versions['pythia8mc']}"
+    return None
+
+
+def top_mass(card: Card) -> tuple[float, float, str]:
+    """The mass at which tops peak, how far off a peak of jets may be, and its source.
+
+    Neutrinos and what leaves the radius take mass away, other radiation adds some.
+    """
+    return _setting(card, "6:m0", 173.0), 8.0, "top mass of Pythia"
+
+
+def w_mass(card: Card) -> tuple[float, float, str]:
+    """As :func:`top_mass`, for the W."""
+    return _setting(card, "24:m0", 80.385), 8.0, "W mass of Pythia"
 
 
 def _setting(card: Card, name: str, default: float) -> float:
@@ -17,19 +79,3 @@ def _setting(card: Card, name: str, default: float) -> float:
         if key.strip().lower() == name:
             return float(value)
     return default
-
-
-def top_mass(card: Card) -> tuple[float, float, str]:
-    return _setting(card, "6:m0", 173.0), 8.0, "top mass"
-
-
-def w_mass(card: Card) -> tuple[float, float, str]:
-    return _setting(card, "24:m0", 80.385), 8.0, "W mass"
-
-
-def hash_of(record: dict[str, Any]) -> Optional[str]:
-    return None
-
-
-def known(record: Optional[dict[str, Any]], quantity: str, group: str) -> Optional[tuple[float, float, str]]:
-    return None
