@@ -223,7 +223,12 @@ class _Worker:
 
     def _hear(self, answers: queue.Queue[tuple[_Worker, Optional[dict[str, Any]]]]) -> None:
         for line in self._out:
-            answers.put((self, json.loads(line)))
+            try:
+                answers.put((self, json.loads(line)))
+            except ValueError:
+                # What it says makes no sense: nothing that it still draws can be trusted.
+                self.process.kill()
+                break
         answers.put((self, None))
 
     def draw(self, task: Task) -> None:
