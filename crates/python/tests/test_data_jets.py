@@ -816,6 +816,32 @@ def test_kept_jets(tmp_path):
     assert values["mean number of constituents", "QCD"].known is not None, "there are documented numbers"
 
 
+def test_documented_numbers_are_of_their_settings_alone():
+    from gradewise.data.jets._known import SETS, hash_of, known
+
+    with File(KEPT) as file:
+        record = file.record
+    quantity = "mean tau32", "top"
+    assert hash_of(record) == record["sha256"]
+    value, error, source = known(record, *quantity)
+    assert 0.4 < value < 0.6 and error < 0.01 and "8.317.2" in source
+
+    def changed(**changes):
+        return {**record, "card": {**record["card"], **changes}}
+
+    assert known(changed(seed=9), *quantity) == (value, error, source) and hash_of(changed(seed=9)) is None
+    other = changed(interactions=True)
+    assert hash_of(other) not in (None, record["sha256"]) and known(other, *quantity)[0] != value
+    assert known(changed(radius=1.0), *quantity) is None and hash_of(changed(radius=1.0)) is None
+    assert hash_of({**record, "versions": {**record["versions"], "fastjet": "3.4.0"}}) is None
+    assert hash_of({**record, "split": "test"}) is None and known(None, *quantity) is None
+    assert {(there.card.kind, there.card.interactions) for there in SETS} == {
+        ("top", False),
+        ("top", True),
+        ("quark-gluon", True),
+    }
+
+
 def test_kept_jets_are_tops_with_their_quarks_inside():
     with File(KEPT) as file:
         block = file.read(0, 1000)
