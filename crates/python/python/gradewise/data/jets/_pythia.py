@@ -168,6 +168,9 @@ def tops(event: Any) -> list[Any]:
         if len(quarks) != 2:
             raise DataSetError("jets: a W of Pythia did not decay into two quarks")
         found.append(np.array([_momentum(particle) for particle in (top, *down, *quarks)]))
+        # There are two, early in the event; what follows are a thousand other particles.
+        if len(found) == 2:
+            break
     if not found:
         raise DataSetError("jets: no top among the particles of a collision that should have two")
     return found
