@@ -28,7 +28,7 @@ of Pythia, FastJet and this package, which the file names; and on HDF5's deflate
 **Files.** The published layout: ``table/table`` as pandas writes it, with ``E_0 PX_0 PY_0 PZ_0 … PZ_199``, ``truthE`` … ``truthPZ`` (the top before
 its decay), ``ttv`` (0 train, 1 test, 2 validation) and ``is_signal_new``; single precision, GeV. ``pandas.read_hdf(FILE, key="table")`` reads
 it, as do the readers of published taggers. The attribute ``gradewise`` of the root is JSON: card, settings of Pythia, versions, split, how
-many candidates were passed over and why, and the SHA-256 of the first thousand jets. About 1.3 kB a jet.
+many candidates were passed over and why, and the SHA-256 of the first thousand jets. About 1.2 kB a jet.
 
 **Energies** are rounded up to single precision where the nearest number would be less than the momentum, so that no constituent is
 spacelike.

@@ -133,7 +133,7 @@ def check(
 
     Args:
         path: a file of :func:`make`, or one with the columns of the published top-tagging files.
-        jets: whose masses, momenta, multiplicities and prongs are measured; about 500 a second.
+        jets: whose masses, momenta, multiplicities and prongs are measured; some hundreds a second.
         figure: where the spectra go, as SVG.
 
     Raises:

@@ -19,7 +19,8 @@ HARDEST = 2
 # GeV beyond the window at which collisions are dropped before FastJet sees them; for rounding only.
 MARGIN = 1.0
 # What the partons of a collision must show before they become hadrons: a jet whose transverse momentum is at most so far below and above the
-# window, and whose pseudorapidity is at most so far outside. Of 6,209 jets of tops 2 were lost by it; a quarter of the time is gained.
+# window, and whose pseudorapidity is at most so far outside. Of 6,209 jets of tops 2 were lost by it; a quarter of
+# the time of Pythia is gained.
 BELOW, ABOVE, ASIDE = 50.0, 250.0, 0.5
 # Collisions that fail in a row before the settings are held to be impossible.
 FAILURES = 1000
