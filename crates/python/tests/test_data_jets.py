@@ -26,7 +26,19 @@ h5py = pytest.importorskip("h5py")
 from jet_generators import Small, particle  # noqa: E402
 
 from gradewise.data import jets  # noqa: E402
-from gradewise.data.jets import Candidate, Card, File, Jets, _blocks, _check, _file, _momenta, _select, _subjets  # noqa: E402
+from gradewise.data.jets import (
+    Candidate,
+    Card,
+    File,
+    Jets,
+    _blocks,
+    _check,
+    _file,
+    _momenta,
+    _select,
+    _shapes,
+    _subjets,
+)  # noqa: E402
 from gradewise.data.jets.__main__ import card_of, main, parser  # noqa: E402
 from gradewise.data.jets._card import BLOCKS, LARGEST_SEED, SPLITS  # noqa: E402
 from gradewise.data.jets._progress import Progress, span  # noqa: E402
@@ -655,9 +667,9 @@ def test_prongs_by_hand():
     assert _subjets.tau(np.zeros((4, 4)), 0.8) == pytest.approx([0, 0, 0])
     padded = np.concatenate([three, np.zeros((5, 4))])
     assert _subjets.tau(padded, 1.0) == pytest.approx([one, two, three_prongs])
-    assert math.isnan(_check.least_pair(three[:2]))
+    assert math.isnan(_shapes.least_pair(three[:2]))
     pairs = [_momenta.mass(three[a] + three[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
-    assert _check.least_pair(three) == pytest.approx(min(pairs))
+    assert _shapes.least_pair(three) == pytest.approx(min(pairs))
 
 
 def test_prongs_turn_with_the_jet():
@@ -689,11 +701,11 @@ def test_axes_are_those_of_fastjet():
 
 
 def test_areas_and_peaks():
-    assert _check.area(np.array([1.0, 2.0]), np.array([3.0, 4.0]))[0] == 1.0
-    assert _check.area(np.array([1.0, 2.0, 2.0]), np.array([2.0]))[0] == pytest.approx((1 + 0.5 + 0.5) / 3)
+    assert _shapes.area(np.array([1.0, 2.0]), np.array([3.0, 4.0]))[0] == 1.0
+    assert _shapes.area(np.array([1.0, 2.0, 2.0]), np.array([2.0]))[0] == pytest.approx((1 + 0.5 + 0.5) / 3)
     numbers = np.random.default_rng(1)
     values = np.concatenate([numbers.normal(80, 5, 4000), numbers.uniform(0, 200, 2000)])
-    middle, error = _check.peak(values)
+    middle, error = _shapes.peak(values)
     assert middle == pytest.approx(80, abs=2) and 0 < error < 1
 
 

@@ -11,25 +11,19 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from gradewise._errors import ArgumentError
-from gradewise.data.jets import _momenta as kinematics
 from gradewise.data.jets._card import Card
+from gradewise.data.jets._faults import Faults
 from gradewise.data.jets._figure import Panel, figure
 from gradewise.data.jets._file import Digest, File, Jets
 from gradewise.data.jets._known import hash_of, known, top_mass, w_mass
-from gradewise.data.jets._subjets import axes, tau
+from gradewise.data.jets._shapes import Shapes, area, peak
 
 Array = Any
 
 # Jets whose shapes are measured unless another number is asked for.
 MEASURED = 10_000
-# A shuffled file does not begin with so many jets of one class; `gradewise train` refuses it.
-ONE_CLASS = 64
-# Rounding of a massless four-momentum to single precision, relative to the square of its energy.
-ROUNDING = 1e-6
 # Deviations from a known value, in standard errors, beyond which a set is held to be another one.
 SIGMAS = 5.0
-# Jets of colliders have less transverse momentum, in GeV; in MeV all have more.
-LARGEST = 20_000.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +144,7 @@ def check(
         if len(file) == 0:
             report.faults.append("it holds no jets")
             return report
-        faults = _Faults(card)
+        faults = Faults(card)
         for start, block in file.blocks():
             digest.add(block)
             faults.look(start, block)
@@ -191,160 +185,6 @@ def _compare_hash(report: Report) -> None:
         report.faults.append(
             f"the hash of these settings and versions is documented as {documented}: this machine draws other jets"
         )
-
-
-class _Faults:
-    """Counts what is wrong, and keeps the first place of each."""
-
-    def __init__(self, card: Optional[Card]) -> None:
-        self.card = card
-        self.notes: list[str] = []
-        self.measurable = True
-        self._found: dict[str, tuple[int, str]] = {}
-        self._labels: list[int] = []
-        self._single = 0
-        self._scales: list[float] = []
-
-    def look(self, start: int, jets: Jets) -> None:
-        momenta = np.asarray(jets.momenta, dtype="f8")
-        finite = np.isfinite(momenta)
-        self._add("numbers that are NaN or infinite", start, ~finite.all(axis=2))
-        momenta = np.where(finite, momenta, 0.0)
-        energy, transverse = momenta[..., 0], kinematics.pt(momenta)
-        squared = energy**2 - (momenta[..., 1:] ** 2).sum(axis=-1)
-        self._add("constituents with negative energy", start, energy < 0)
-        self._add("spacelike constituents, with less energy than momentum", start, squared < -ROUNDING * energy**2)
-        there = (momenta != 0).any(axis=-1)
-        self._add("constituents after a row of zeros", start, there[:, 1:] & ~there[:, :-1])
-        self._add(
-            "constituents with more transverse momentum than the one before",
-            start,
-            transverse[:, 1:] > transverse[:, :-1],
-        )
-        counts = there.sum(axis=1)
-        self._add("jets without constituents", start, counts == 0)
-        self._single += int((counts == 1).sum())
-        labels = np.asarray(jets.labels)
-        self._add("classes other than 0 and 1", start, (labels != 0) & (labels != 1))
-        if len(self._labels) < ONE_CLASS:
-            self._labels += [int(label) for label in labels[:ONE_CLASS]]
-        axis = momenta.sum(axis=1)
-        self._scales.append(float(np.median(kinematics.pt(axis))))
-        if self.card is not None:
-            # Of jets with more constituents than are stored some momentum is missing.
-            whole = counts < self.card.particles
-            size = kinematics.pt(axis)
-            low, high = self.card.pt_low * (1 - 1e-5), self.card.pt_high * (1 + 1e-5)
-            self._add("jets outside the card's transverse momenta", start, whole & ((size < low) | (size > high)))
-            wide = np.abs(kinematics.eta(axis)) > self.card.eta * (1 + 1e-5)
-            self._add("jets outside the card's pseudorapidities", start, whole & wide)
-
-    def _add(self, what: str, start: int, where: Array) -> None:
-        if not where.any():
-            return
-        number, *particle = (int(i) for i in np.argwhere(where)[0])
-        place = f"jet {start + number}" + "".join(f", particle {i}" for i in particle)
-        seen, first = self._found.get(what, (0, place))
-        self._found[what] = (seen + int(where.sum()), first)
-
-    def sentences(self) -> list[str]:
-        sentences = [f"{number} {what}; the first: {place}" for what, (number, place) in self._found.items()]
-        labels = self._labels[:ONE_CLASS]
-        if len(labels) == ONE_CLASS and len(set(labels)) == 1:
-            sentences.append(f"its first {ONE_CLASS} jets are of class {labels[0]}: it is sorted, and must be shuffled")
-        scale = float(np.median(self._scales))
-        if scale > LARGEST:
-            sentences.append(
-                f"the jets have transverse momenta around {scale:.4g}: that looks like MeV; divide by 1000, units are GeV"
-            )
-        if self._single:
-            self.notes.append(
-                f"{self._single} jets have one constituent; those without a mass are left out by `gradewise train`"
-            )
-        self.measurable = not any(what.startswith(("numbers", "classes")) for what in self._found)
-        return sentences
-
-
-@dataclass
-class Shapes:
-    """Numbers of jets, an array each, and the classes."""
-
-    labels: Array
-    values: dict[str, Array]
-    constituents: tuple[Array, Array]
-
-    @classmethod
-    def of(cls, jets: Jets, card: Optional[Card]) -> Shapes:
-        radius = card.radius if card else 0.8
-        momenta = np.asarray(jets.momenta, dtype="f8")
-        labels = np.asarray(jets.labels).astype(bool)
-        axis = momenta.sum(axis=1)
-        transverse = kinematics.pt(momenta)
-        ratios, pairs = [], []
-        for jet in momenta:
-            one, two, three = tau(jet, radius)
-            ratios.append((two / one if one > 0 else math.nan, three / two if two > 0 else math.nan))
-            pairs.append(least_pair(jet))
-        prongs = np.array(ratios)
-        values = {
-            "pt": kinematics.pt(axis),
-            "eta": kinematics.eta(axis),
-            "mass": kinematics.mass(axis),
-            "multiplicity": (transverse > 0).sum(axis=1).astype("f8"),
-            "leading": transverse[:, 0] / np.maximum(kinematics.pt(axis), 1e-300),
-            "tau21": prongs[:, 0],
-            "tau32": prongs[:, 1],
-            "pair": np.array(pairs),
-        }
-        return cls(labels, values, (transverse[~labels], transverse[labels]))
-
-    def of_class(self, name: str, signal: bool) -> Array:
-        values = self.values[name][self.labels == signal]
-        return values[np.isfinite(values)]
-
-
-def least_pair(momenta: Array) -> float:
-    """The least mass of two of the three prongs of a jet; of a top that is mostly the W's. NaN with fewer than three constituents."""
-    transverse = kinematics.pt(momenta)
-    momenta, transverse = momenta[transverse > 0], transverse[transverse > 0]
-    if len(momenta) < 3:
-        return math.nan
-    rapidity, azimuth = kinematics.rapidity(momenta), kinematics.phi(momenta)
-    directions = axes(transverse, rapidity, azimuth, 3)[3]
-    separations = np.hypot(
-        rapidity[:, None] - rapidity[directions], kinematics.turn(azimuth[:, None] - azimuth[directions])
-    )
-    nearest = separations.argmin(axis=1)
-    prongs = np.stack([momenta[nearest == index].sum(axis=0) for index in range(3)])
-    return float(min(kinematics.mass(prongs[a] + prongs[b]) for a, b in ((0, 1), (0, 2), (1, 2))))
-
-
-def peak(values: Array, part: float = 0.2) -> tuple[float, float]:
-    """The middle of the shortest interval with a fifth of the values, and its half width over the root of their number."""
-    values = np.sort(values)
-    size = max(int(len(values) * part), 2)
-    if len(values) < size:
-        return math.nan, math.nan
-    widths = values[size - 1 :] - values[: len(values) - size + 1]
-    start = int(widths.argmin())
-    return float(values[start] + values[start + size - 1]) / 2, float(widths[start]) / 2 / math.sqrt(size / 10)
-
-
-def area(background: Array, signal: Array) -> tuple[float, float]:
-    """The area under the ROC curve of a number that is larger for signal, and its standard error (Hanley and McNeil, 1982)."""
-    order = np.argsort(np.concatenate([background, signal]), kind="stable")
-    both = np.concatenate([background, signal])[order]
-    # Equal values share the mean of their ranks.
-    _, first, count = np.unique(both, return_index=True, return_counts=True)
-    ranks = np.empty(len(both))
-    ranks[order] = np.repeat(first + (count - 1) / 2 + 1, count)
-    n, m = len(background), len(signal)
-    if not n or not m:
-        return math.nan, math.nan
-    value = float(ranks[n:].sum() - m * (m + 1) / 2) / (n * m)
-    q1, q2 = value / (2 - value), 2 * value**2 / (1 + value)
-    variance = (value * (1 - value) + (m - 1) * (q1 - value**2) + (n - 1) * (q2 - value**2)) / (n * m)
-    return value, math.sqrt(max(variance, 0.0))
 
 
 MEANS = {
