@@ -45,6 +45,14 @@ class CheckpointError(GradewiseError, ValueError):
     """Weights that are not those of a model."""
 
 
+class DataSetError(GradewiseError, ValueError):
+    """Files of data that are damaged, of something else, or of other settings; a generator of data that fails."""
+
+
+class MissingPackageError(GradewiseError, ImportError):
+    """A package that an extra of gradewise installs, and that is not there; the text has the command that installs it."""
+
+
 class RunError(GradewiseError, RuntimeError):
     """A command of the gradewise program that failed.
 

@@ -1,0 +1,1 @@
+"""Data sets that are made here, without a download: :mod:`gradewise.data.jets`."""
