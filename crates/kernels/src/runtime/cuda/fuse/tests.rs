@@ -210,6 +210,7 @@ fn graph(inputs: &Inputs, seed: u64) -> Result<Vec<Array>> {
                 }
             }
             17 if rank == 3 && x.dims()[1] == EDGES => {
+                let x = x.contiguous()?;
                 if rng.random_bool(0.5) {
                     ops::net_inflow(&x, &inputs.receivers, &inputs.senders)?
                 } else {
