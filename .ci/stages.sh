@@ -27,7 +27,9 @@ closing() {
     echo "== all stages passed in $SECONDS s"
 }
 
-rustdoc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps "$@"; }
+# In the profile of the tests, as lints and all checks are: macros and build scripts are built once, and what crates of the registry
+# declare is read once.
+rustdoc() { RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps "$@"; }
 
 # The algebra as its own users build it: without a standard library, for a processor without compare-and-swap, and with its strategies for
 # property tests.
@@ -95,13 +97,13 @@ assert trained[-1] < 0.02 * trained[0] and unseen < 0.1 * trained[0] and abs(uns
 CHECK
 }
 
-# A task outside the workspace: data, training and evaluation. The same target folder, so that crates are not built again.
 # A project of one's own as its author has it, outside of the workspace.
 own_task_compiles() {
     (cd examples/own_task && cargo fmt --check && CARGO_TARGET_DIR=$target cargo check --release)
     [ "$(wc -l <examples/own_task/src/main.rs)" -le 150 ]
 }
 
+# Its data, training and evaluation.
 own_task() {
     local run
     run=$(mktemp -d)
@@ -153,8 +155,13 @@ python_wheel() {
     # Of five, so that another process of the machine does not count.
     seconds=$("$venv/bin/python" crates/python/tests/import_time.py gradewise)
     echo "import gradewise: $seconds s"
-    # Outside of the sources, so that the installed package is what is tested.
-    "$venv/bin/python" -m pytest -q -p no:cacheprovider crates/python/tests
+    # Outside of the sources, so that the installed package is what is tested. Two processes, each of one thread of PyTorch (conftest.py).
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist worksteal --durations 10 crates/python/tests
+}
+
+# The sweeps of which the tests of every change take samples.
+python_sweeps() {
+    "$target/python-venv/bin/python" -m pytest -q -p no:cacheprovider -n 2 --whole crates/python/tests/test_jax.py -k third_order
 }
 
 # soak ROUNDS: runs that are killed at random moments and go on.

@@ -1,5 +1,6 @@
-"""Devices that tests run on: the CPU, and CUDA where PyTorch has it."""
+"""Devices that tests run on: the CPU, and CUDA where PyTorch has it. `--whole` runs sweeps in full of which tests take samples."""
 
+import importlib.util
 import os
 
 import pytest
@@ -15,7 +16,22 @@ def devices() -> list:
     return ["cpu", pytest.param("cuda", marks=() if there else skip)]
 
 
+def pytest_addoption(parser) -> None:
+    parser.addoption("--whole", action="store_true", help="run sweeps in full, which takes some minutes more")
+
+
+@pytest.fixture(scope="session")
+def is_whole(request) -> bool:
+    return request.config.getoption("--whole")
+
+
 def pytest_configure(config) -> None:
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        # Tensors of tests are tiny: threads of PyTorch that wait for each other took nine tenths of the time. What threads change,
+        # test_threads.py checks in processes of its own.
+        torch.set_num_threads(1)
     if os.environ.get("GRADEWISE_REQUIRE_GPU") == "1":
         devices()
 
