@@ -4,7 +4,7 @@ mod common;
 
 use common::{rng, view};
 use gradewise_kernels::{Array, CapturedGraph, CudaDevice, DType, Device, Fusion, Index, Result, ops};
-use rand::{Rng, RngExt};
+use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 /// What a graph starts from: arrays, and lists of the ends of edges.

@@ -6,7 +6,7 @@ use crate::{
     train::{Batch, Capture},
 };
 use gradewise_autograd::{Tensor, no_grad};
-use gradewise_kernels::{Array, CapturedGraph, CudaDevice, Device};
+use gradewise_kernels::{Array, CapturedGraph, CudaDevice, Device, Fusion};
 
 /// The default of [`Predictor::keep`].
 const KEPT: usize = 8;
@@ -162,7 +162,7 @@ impl<M: Module, B: Batch> Predictor<M, B> {
             self.model.parameters().into_iter().map(|p| (p.clone(), p.array())).collect();
         // The capture can only return the kernels' error type, so this crate's error is passed in a variable.
         let mut found = None;
-        let captured = device.capture(|| {
+        let captured = device.capture_with(Fusion::On, || {
             found = Some(self.eager(&input));
             Ok(())
         });

@@ -70,21 +70,23 @@ impl Fusion {
 const ATTEMPTS: usize = 3;
 
 impl CudaDevice {
-    /// Records the operators that `work` calls in this thread on this device, without running them. Operators on elements are fused, unless
-    /// [`Options::fuse`](crate::Options::fuse) says otherwise.
+    /// Records the operators that `work` calls in this thread on this device, without running them: every operator launches its own kernels.
     ///
     /// Whatever `work` reads must exist before and stay in place: run it once beforehand, so that constants and kernels are
-    /// on the device. Operators of other threads on this device wait meanwhile. `work` is called again where kernels have to be compiled
-    /// first; only its last result is returned.
+    /// on the device. Operators of other threads on this device wait meanwhile.
     ///
     /// # Errors
     /// Those of `work`, such as [`Error::InCapture`] if it reads a result on the host; [`Error::InCapture`] inside another
     /// capture; [`Error::Cuda`] from the driver. The device is usable afterwards.
-    pub fn capture<R>(&self, work: impl FnMut() -> Result<R>) -> Result<(R, CapturedGraph)> {
-        self.capture_with(Fusion::from_switch(self.options().fuse), work)
+    pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(R, CapturedGraph)> {
+        match self.record(Fusion::Off, work)? {
+            Recorded::Graph(value, graph) => Ok((value, graph)),
+            Recorded::Missing(_) => unreachable!("operators have their own kernels"),
+        }
     }
 
-    /// As [`capture`](Self::capture), with or without fused operators.
+    /// As [`capture`](Self::capture), with [fused](Fusion) operators unless [`Options::fuse`](crate::Options::fuse) says otherwise. `work` is
+    /// called again where kernels have to be compiled first; only its last result is returned.
     ///
     /// # Errors
     /// As [`capture`](Self::capture).
@@ -93,7 +95,7 @@ impl CudaDevice {
         fusion: Fusion,
         mut work: impl FnMut() -> Result<R>,
     ) -> Result<(R, CapturedGraph)> {
-        if fusion == Fusion::On && fuse::is_possible() {
+        if fusion == Fusion::On && self.options().fuse && fuse::is_possible() {
             for _ in 0..ATTEMPTS {
                 match self.record(Fusion::On, &mut work)? {
                     Recorded::Graph(value, graph) => return Ok((value, graph)),
@@ -102,17 +104,10 @@ impl CudaDevice {
             }
             tracing::warn!("operators are not fused: each capture asks for other kernels");
         }
-        match self.record(Fusion::Off, &mut work)? {
-            Recorded::Graph(value, graph) => Ok((value, graph)),
-            Recorded::Missing(_) => unreachable!("operators have their own kernels"),
-        }
+        self.capture(work)
     }
 
-    pub(super) fn record<R>(
-        &self,
-        fusion: Fusion,
-        work: &mut impl FnMut() -> Result<R>,
-    ) -> Result<Recorded<R>> {
+    pub(super) fn record<R>(&self, fusion: Fusion, work: impl FnOnce() -> Result<R>) -> Result<Recorded<R>> {
         const NAME: &str = "capture";
         let fail = |source| self.error(NAME, source);
         self.refuse_in_capture(NAME)?;

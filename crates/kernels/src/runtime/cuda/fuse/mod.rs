@@ -185,7 +185,7 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
     let Some((work, library)) = work else { return Ok(()) };
     for work in work {
         match work {
-            Work::Own(value) => launch_own(device, value)?,
+            Work::Own(value) => launch_own(device, *value)?,
             Work::Fused { source, values } => match library.find(&source) {
                 Some(Some(function)) => {
                     let blocks = source.elements.div_ceil(THREADS as usize).clamp(1, 1 << 16);

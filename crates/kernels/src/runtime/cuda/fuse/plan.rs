@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// What to launch.
 pub(super) enum Work {
     /// A value by its operator's own kernel.
-    Own(Value),
+    Own(Box<Value>),
     /// A generated kernel, with the values that it writes.
     Fused { source: Source, values: BTreeMap<Id, Value> },
 }
@@ -59,7 +59,7 @@ pub(super) fn compute(pending: &mut Pending, targets: &[Id]) -> Vec<Work> {
             let mut values: BTreeMap<Id, Value> =
                 roots.into_iter().map(|id| (id, pending.take(id))).collect();
             work.push(match values.pop_first() {
-                Some((_, value)) if is_alone => Work::Own(value),
+                Some((_, value)) if is_alone => Work::Own(Box::new(value)),
                 first => {
                     values.extend(first);
                     Work::Fused { source, values }
