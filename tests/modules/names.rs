@@ -115,10 +115,17 @@ fn paths(text: &str) -> Vec<Names> {
     found
 }
 
+/// Whether a file is a module `tests` that is compiled for tests alone.
+fn is_for_tests(file: &Path) -> bool {
+    let parent = file.with_file_name("mod.rs");
+    file.file_name().is_some_and(|name| name == "tests.rs")
+        && fs::read_to_string(parent).is_ok_and(|text| text.contains("#[cfg(test)]\nmod tests;"))
+}
+
 /// All sources of a crate, by their modules.
 pub fn read(folder: &Path) -> Sources {
     let mut all = Sources::new();
-    for file in sources(folder, "rs") {
+    for file in sources(folder, "rs").into_iter().filter(|file| !is_for_tests(file)) {
         let text = code(&fs::read_to_string(&file).unwrap());
         let module = module(folder, &file);
         let mut source = Source { file, ..Source::default() };

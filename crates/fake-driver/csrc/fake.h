@@ -122,7 +122,7 @@ void fake_device_reset(void);
 
 /* ---- op.c ---- */
 
-enum { MOST_PARAMETERS = 64 };
+enum { MOST_PARAMETERS = 256 };
 
 typedef CUresult (*Kernel)(void *const *arguments, const uint32_t *grid, const uint32_t *block, uint32_t shared);
 

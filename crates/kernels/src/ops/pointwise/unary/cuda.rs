@@ -1,23 +1,23 @@
 //! Elementwise functions of one array on CUDA.
 
-use super::functions::NAMES;
 use crate::{
     Array, CudaDevice, Result,
     array::strided::elementwise,
     runtime::cuda::{Kernel, fuse::Function},
 };
 
-/// The number of a function in csrc/gradewise/functions.cuh, and its parameters.
+/// A function of csrc/gradewise/functions.cuh: its number and its name, which has a `k` in front there, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Code {
     number: i32,
+    name: &'static str,
     parameters: [f64; 2],
 }
 
 impl Code {
-    pub fn new(number: i32, parameters: &[f64]) -> Self {
+    pub fn new(number: i32, name: &'static str, parameters: &[f64]) -> Self {
         let parameter = |index: usize| parameters.get(index).copied().unwrap_or(0.0);
-        Self { number, parameters: [parameter(0), parameter(1)] }
+        Self { number, name, parameters: [parameter(0), parameter(1)] }
     }
 }
 
@@ -25,7 +25,7 @@ pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, code:
     let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
     let [p, q] = code.parameters;
     let describe = || {
-        let name = format!("k{}", NAMES[code.number as usize]);
+        let name = format!("k{}", code.name);
         out.described(Function::Unary { name, parameters: code.parameters }, &[x])
     };
     // SAFETY: `out` is new and has shape and dtype of x; the kernel takes the function's number and two parameters.
@@ -46,7 +46,7 @@ pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, code:
 
 #[cfg(test)]
 mod tests {
-    use super::NAMES;
+    use super::super::functions::NAMES;
     use crate::array::strided::tests::numbers;
 
     #[test]

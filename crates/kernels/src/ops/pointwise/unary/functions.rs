@@ -13,7 +13,7 @@ macro_rules! functions {
             $($name,)*
         }
 
-        /// The names of the functions, by number.
+        #[cfg(test)]
         pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         $(
@@ -28,7 +28,7 @@ macro_rules! functions {
 
                 fn code(&self) -> Code {
                     $(let &Self($($field),*) = self;)?
-                    Code::new(Name::$name as i32, &[$($($field),*)?])
+                    Code::new(Name::$name as i32, stringify!($name), &[$($($field),*)?])
                 }
             }
 
