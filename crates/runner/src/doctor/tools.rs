@@ -82,7 +82,9 @@ pub fn nvrtc() -> (Check, Option<String>) {
         Err(error) => (
             Check::info(
                 NAME,
-                format!("not usable; algebras without embedded kernels go by tables, more slowly: {error}"),
+                format!(
+                    "not usable; algebras without embedded kernels go by tables, more slowly, and steps are not fused: {error}"
+                ),
             ),
             None,
         ),

@@ -60,7 +60,9 @@ pub(crate) fn compiler() -> Result<&'static Nvrtc, gradewise_ffi::Error> {
     COMPILER
         .get_or_init(|| {
             Nvrtc::load().inspect_err(|error| {
-                tracing::info!("algebras without kernels of their own go by tables, more slowly: {error}");
+                tracing::info!(
+                    "algebras without kernels of their own go by tables, more slowly, and captured operators are not fused: {error}"
+                );
             })
         })
         .as_ref()
