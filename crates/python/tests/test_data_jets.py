@@ -298,6 +298,8 @@ def test_ctrl_c_keeps_blocks(tmp_path, monkeypatch):
         env={**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ["PYTHONPATH"]])},
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that runs the tests in the background has them ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not list((folder / "blocks").glob("train-*.block")):
         assert process.poll() is None
