@@ -1,49 +1,25 @@
 //! Random graphs of operators, captured with fused kernels: the bits are those of the operators one by one.
 
 mod common;
+#[path = "common/graphs.rs"]
+mod graphs;
 
-use common::{rng, view};
-use gradewise_kernels::{Array, CapturedGraph, CudaDevice, DType, Device, Fusion, Index, Result, ops};
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
+use common::rng;
+use gradewise_kernels::{
+    self as kernels, Array, CapturedGraph, CudaDevice, DType, Device, Fusion, Result, ops,
+};
+use graphs::{Inputs, Operators};
 
-/// What a graph starts from: arrays, and lists of the ends of edges.
-struct Inputs {
-    arrays: Vec<Array>,
-    receivers: Index,
-    senders: Index,
-}
-
-const SHAPES: [&[usize]; 9] =
-    [&[], &[1], &[7], &[3, 5, 4], &[1, 5, 4], &[3, 1, 1], &[3, 12, 4], &[2, 33, 1], &[4, 40, 65]];
-
-/// Nodes and edges of graphs, along axis 1.
-const NODES: usize = 5;
-const EDGES: usize = 12;
-
-fn inputs(device: &Device, dtype: DType, rng: &mut ChaCha8Rng) -> Inputs {
-    let arrays = SHAPES.iter().map(|shape| view(shape, dtype, device, rng).tested).collect();
-    let mut ends = || {
-        let nodes: Vec<usize> = (0..EDGES).map(|_| rng.random_range(0..NODES)).collect();
-        Index::new(&nodes, NODES, device).unwrap()
-    };
-    Inputs { arrays, receivers: ends(), senders: ends() }
-}
-
-fn one<'a, T>(rng: &mut ChaCha8Rng, all: &'a [T]) -> &'a T {
-    &all[rng.random_range(0..all.len())]
-}
-
-/// A number of operators, the same ones for the same seed, and the arrays that are kept of their results.
-fn graph(inputs: &Inputs, seed: u64, length: usize) -> Result<Vec<Array>> {
-    let mut rng = rng(seed);
-    let mut known = inputs.arrays.clone();
-    let unary: [fn(&Array) -> Result<Array>; 18] = [
+/// All functions, and kernels that know no more than addresses.
+const OPERATORS: Operators = Operators {
+    unary: &[
         ops::neg,
         ops::abs,
         ops::sign,
         ops::exp,
+        ops::log,
         ops::sqrt,
+        ops::rsqrt,
         ops::recip,
         ops::square,
         ops::sin,
@@ -57,8 +33,15 @@ fn graph(inputs: &Inputs, seed: u64, length: usize) -> Result<Vec<Array>> {
         ops::gelu_derivative,
         ops::relu,
         ops::not_finite,
-    ];
-    let binary: [fn(&Array, &Array) -> Result<Array>; 10] = [
+        |x| ops::add_scalar(x, 0.3),
+        |x| ops::clamp(x, -0.7, 1.2),
+        |x| ops::pow_scalar(x, 3.0),
+        |x| ops::pow_scalar(x, -1.0),
+        |x| ops::pow_scalar(x, 0.5),
+        |x| x.cast(if x.dtype() == DType::F64 { DType::F32 } else { DType::F64 })?.cast(x.dtype()),
+        |x| x.cast(if x.dtype() == DType::BF16 { DType::F16 } else { DType::BF16 })?.cast(x.dtype()),
+    ],
+    binary: &[
         ops::add,
         ops::sub,
         ops::mul,
@@ -66,96 +49,27 @@ fn graph(inputs: &Inputs, seed: u64, length: usize) -> Result<Vec<Array>> {
         ops::max,
         ops::min,
         ops::equal,
+        ops::not_equal,
         ops::greater,
+        ops::greater_equal,
+        ops::less,
         ops::less_equal,
-        ops::mul,
-    ];
-    for _ in 0..length {
-        let x = one(&mut rng, &known).clone();
-        let same_or_scalar: Vec<&Array> = known
-            .iter()
-            .filter(|y| y.dtype() == x.dtype() && (y.dims() == x.dims() || y.elements() == 1))
-            .collect();
-        let y = (*one(&mut rng, &same_or_scalar)).clone();
-        let z = (*one(&mut rng, &same_or_scalar)).clone();
-        let rank = x.rank();
-        let axis = if rank > 0 { rng.random_range(0..rank) } else { 0 };
-        let made = match rng.random_range(0..22) {
-            0..4 => one(&mut rng, &unary)(&x)?,
-            4..8 => one(&mut rng, &binary)(&x, &y)?,
-            8 => ops::mul_scalar(&x, rng.random_range(-2.0..2.0))?,
-            9 => ops::pow_scalar(&x, *one(&mut rng, &[2.0, -1.0, 3.0, 0.5, -0.5]))?,
-            10 => ops::select(&y, &x, &z)?,
-            11 => {
-                let x = x.broadcast_to(x.shape().broadcast(y.shape(), "test")?)?;
-                let terms: Vec<&Array> =
-                    [&x, &y, &z].into_iter().filter(|term| term.dims() == x.dims()).collect();
-                ops::add_n(&terms)?
-            }
-            12 => {
-                let dtype = *one(&mut rng, &DType::ALL);
-                let there = if dtype == x.dtype() { x.clone() } else { x.cast(dtype)? };
-                there.cast(x.dtype())?
-            }
-            13 if rank > 0 => ops::sum(&x, &[axis], rng.random_bool(0.5))?,
-            14 if rank > 1 => {
-                let other = rng.random_range(0..rank);
-                let turned = x.transpose(axis, other)?;
-                if rng.random_bool(0.5) { turned.contiguous()? } else { turned }
-            }
-            15 if rank > 0 && x.dims()[axis] > 1 => {
-                let start = rng.random_range(0..x.dims()[axis] - 1);
-                x.slice(axis, start..x.dims()[axis])?
-            }
-            16 if rank > 0 => {
-                let fits = |y: &&Array| {
-                    let others = |a: &Array| {
-                        a.dims()
-                            .iter()
-                            .enumerate()
-                            .filter(|&(at, _)| at != axis)
-                            .map(|(_, &size)| size)
-                            .collect::<Vec<_>>()
-                    };
-                    y.dtype() == x.dtype() && y.rank() == rank && others(y) == others(&x)
-                };
-                let parts: Vec<&Array> = known.iter().filter(fits).take(3).collect();
-                ops::concat(&parts, axis)?
-            }
-            17 if rank == 3 && x.dims()[1] == NODES => {
-                if rng.random_bool(0.5) {
-                    ops::edge_difference(&x, None, &inputs.receivers, &inputs.senders)?
-                } else {
-                    ops::index_select(&x, 1, &inputs.receivers)?
-                }
-            }
-            18 if rank == 3 && x.dims()[1] == EDGES => {
-                if rng.random_bool(0.5) {
-                    ops::net_inflow(&x, &inputs.receivers, &inputs.senders)?
-                } else {
-                    ops::segment_sum(&x, 1, &inputs.senders)?
-                }
-            }
-            // Kernels that know no more than addresses.
-            19 if rank > 0 && x.elements() < 10_000 => ops::softmax(&x, axis)?,
-            20 => {
-                let mut sum = x.copy()?;
-                ops::add_assign(&mut sum, &y.broadcast_to(x.shape()).unwrap_or(x.clone()))?;
-                sum
-            }
-            21 => Array::full(x.shape().clone(), 0.75, x.dtype(), &x.device())?,
-            _ => ops::add(&x, &z)?,
-        };
-        // Most results are gone before the graph ends.
-        if known.len() > SHAPES.len() && rng.random_bool(0.4) {
-            let gone = rng.random_range(SHAPES.len()..known.len());
-            known.remove(gone);
-        }
-        if made.elements() < 200_000 {
-            known.push(made);
-        }
-    }
-    Ok(known.split_off(SHAPES.len()))
+    ],
+    ternary: &[
+        |x, y, z| ops::select(y, x, z),
+        |x, y, _| {
+            let mut sum = x.copy()?;
+            ops::add_assign(&mut sum, &y.broadcast_to(x.shape()).unwrap_or_else(|_| x.clone()))?;
+            Ok(sum)
+        },
+        |x, y, _| if x.rank() > 0 { ops::softmax(x, x.rank() - 1) } else { ops::mul(x, y) },
+    ],
+    longest_sum: usize::MAX,
+    most_elements: 200_000,
+};
+
+fn graph(inputs: &Inputs, seed: u64, length: usize) -> Result<Vec<Array>> {
+    graphs::compute(inputs, &OPERATORS, seed, length)
 }
 
 /// The bits of all elements; one kind of NaN.
@@ -180,7 +94,7 @@ fn fused_graphs_have_the_bits_of_their_operators(device: &CudaDevice) {
     for seed in 0..most {
         let dtype = DType::ALL[seed as usize % 4];
         let context = format!("{dtype}, seed {seed}");
-        let inputs = inputs(&all, dtype, &mut rng(seed));
+        let inputs = Inputs::draw(seed, dtype).on(&all);
         let length = 10 + seed as usize % 50;
         let expected = graph(&inputs, seed, length).unwrap();
         let (plain, by_operator) = captured(device, Fusion::Off, || graph(&inputs, seed, length));

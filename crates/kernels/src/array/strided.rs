@@ -125,7 +125,7 @@ pub(crate) mod tests {
     pub(crate) fn numbers(source: &str, list: &str) -> Vec<String> {
         let begin = [format!("#define {list}(M)"), format!("enum {list} : i32 {{")];
         let rest = begin.iter().find_map(|begin| source.split_once(begin)).unwrap().1;
-        let text = rest.split_once(['}']).map_or(rest, |(text, _)| text);
+        let text = rest.split_once('}').map_or(rest, |(text, _)| text);
         let text = text.split_once("\n\n").map_or(text, |(text, _)| text);
         let names = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|name| name.len() > 1);
         names.map(|name| name.strip_prefix('k').unwrap().to_owned()).collect()

@@ -120,16 +120,20 @@ pub(crate) fn compile_source(
     found
 }
 
+/// The architecture for which this crate's own kernels are compiled for a device.
+pub(super) fn architecture(context: &Context) -> String {
+    let (major, minor) = context.info().compute_capability;
+    // Some kernels take what this one has and no later one.
+    let exact = if (major, minor) == (9, 0) { "a" } else { "" };
+    format!("sm_{major}{minor}{exact}")
+}
+
 /// The kernels of an algebra that was not compiled ahead; `None`, with the reason in the log, if they cannot be had.
 pub(super) fn module(context: &Context, signature: Signature) -> Option<Module> {
     let (text, compiler) = (source(signature, context.info().max_shared_memory)?, compiler().ok()?);
-    let (major, minor) = context.info().compute_capability;
     let started = std::time::Instant::now();
     let attempt = || -> Result<Module, String> {
-        // Some kernels take what this one has and no later one.
-        let exact = if (major, minor) == (9, 0) { "a" } else { "" };
-        let architecture = format!("sm_{major}{minor}{exact}");
-        let image = compile(compiler, &architecture, &text)?;
+        let image = compile(compiler, &architecture(context), &text)?;
         let name = format!("algebra {signature}");
         Module::load(context, &name, &image).map_err(|error| error.to_string())
     };

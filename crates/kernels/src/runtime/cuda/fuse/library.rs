@@ -49,9 +49,7 @@ impl Library {
             .iter()
             .filter(|source| self.find(source).is_none() && seen.insert(source.text.as_str()))
             .collect();
-        let (major, minor) = device.info().compute_capability;
-        let exact = if (major, minor) == (9, 0) { "a" } else { "" };
-        let architecture = format!("sm_{major}{minor}{exact}");
+        let architecture = rtc::architecture(device.context());
         let compile = |source: &&Source| -> std::result::Result<Vec<u8>, String> {
             let compiler = rtc::compiler().map_err(|error| error.to_string())?;
             let file = format!("{}.cu", source.name);

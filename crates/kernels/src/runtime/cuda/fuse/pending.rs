@@ -28,14 +28,8 @@ pub(super) type Id = usize;
 pub(super) struct Pending {
     values: BTreeMap<Id, Value>,
     next: Id,
-    /// The value that a buffer will hold, by the buffer's own address in the host's memory.
-    of_buffer: HashMap<usize, Id>,
-    /// The same by where the buffer begins on the device.
+    /// The value that a buffer will hold, by where it begins on the device.
     of_address: BTreeMap<u64, Id>,
-}
-
-fn key(operand: &Operand) -> usize {
-    Arc::as_ptr(&operand.buffer).addr()
 }
 
 impl Pending {
@@ -53,7 +47,7 @@ impl Pending {
 
     /// The value that an operand shows, if no kernel has computed it.
     pub fn producer(&self, operand: &Operand) -> Option<Id> {
-        self.of_buffer.get(&key(operand)).copied()
+        self.of_address.get(&operand.buffer.pointer()).copied()
     }
 
     /// The values in whose memory one of these words points.
@@ -123,7 +117,6 @@ impl Pending {
     pub fn add(&mut self, value: Value) {
         let id = self.next;
         self.next += 1;
-        self.of_buffer.insert(Arc::as_ptr(&value.out).addr(), id);
         self.of_address.insert(value.out.pointer(), id);
         self.values.insert(id, value);
     }
@@ -135,18 +128,18 @@ impl Pending {
     }
 
     /// How many operands of waiting values show each buffer.
-    pub fn held(&self) -> HashMap<usize, usize> {
+    pub fn held(&self) -> HashMap<u64, usize> {
         let mut held = HashMap::new();
         for operand in self.values.values().flat_map(|value| &value.operands) {
-            *held.entry(key(operand)).or_insert(0) += 1;
+            *held.entry(operand.buffer.pointer()).or_insert(0) += 1;
         }
         held
     }
 
     /// Whether something besides the values that wait may still read a value, of which so many operands are [`held`](Self::held).
-    pub fn is_wanted(&self, id: Id, held: &HashMap<usize, usize>) -> bool {
+    pub fn is_wanted(&self, id: Id, held: &HashMap<u64, usize>) -> bool {
         let out = &self.values[&id].out;
-        let inside = 1 + held.get(&Arc::as_ptr(out).addr()).copied().unwrap_or(0);
+        let inside = 1 + held.get(&out.pointer()).copied().unwrap_or(0);
         Arc::strong_count(out) > inside
     }
 
@@ -155,14 +148,15 @@ impl Pending {
         let mut held = self.held();
         let newest_first: Vec<Id> = self.values.keys().rev().copied().collect();
         for id in newest_first {
-            let read = held.contains_key(&Arc::as_ptr(&self.values[&id].out).addr());
+            let read = held.contains_key(&self.values[&id].out.pointer());
             if !read && !self.is_wanted(id, &held) {
                 let value = self.take(id);
                 for operand in &value.operands {
-                    if let Some(count) = held.get_mut(&key(operand)) {
+                    let address = operand.buffer.pointer();
+                    if let Some(count) = held.get_mut(&address) {
                         *count -= 1;
                         if *count == 0 {
-                            held.remove(&key(operand));
+                            held.remove(&address);
                         }
                     }
                 }
@@ -173,7 +167,6 @@ impl Pending {
     /// Takes a value out.
     pub fn take(&mut self, id: Id) -> Value {
         let Some(value) = self.values.remove(&id) else { unreachable!("a value that waits is taken once") };
-        self.of_buffer.remove(&Arc::as_ptr(&value.out).addr());
         self.of_address.remove(&value.out.pointer());
         value
     }

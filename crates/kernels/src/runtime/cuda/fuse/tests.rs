@@ -3,15 +3,18 @@
 
 use super::{Source, library::Library};
 use crate::{
-    Array, CudaDevice, DType, Device, Index, Result, ops,
+    self as kernels, Array, CudaDevice, DType, Device, Result, ops,
     runtime::cuda::capture::{Fusion, Recorded},
 };
 use gradewise_fake_driver::{Fake, Kernel};
 use gradewise_ffi::{Driver, Module};
 use libloading::Library as Shared;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::{fmt::Write, io::ErrorKind, path::Path, process::Command};
+
+#[path = "../../../../tests/common/graphs.rs"]
+mod graphs;
+
+use graphs::{Inputs, Operators};
 
 /// Graphs in one library: compiling the headers takes longer than a kernel.
 const GRAPHS: u64 = 400;
@@ -99,63 +102,9 @@ impl Host {
     }
 }
 
-/// What a graph starts from.
-struct Inputs {
-    arrays: Vec<Array>,
-    receivers: Index,
-    senders: Index,
-}
-
-const SHAPES: [&[usize]; 9] =
-    [&[], &[1], &[7], &[3, 5, 4], &[1, 5, 4], &[3, 1, 1], &[3, 12, 4], &[2, 33, 1], &[0, 4]];
-const NODES: usize = 5;
-const EDGES: usize = 12;
-
-impl Inputs {
-    fn new(seed: u64, dtype: DType) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut array = |shape: &&[usize]| {
-            let turned: Vec<usize> = shape.iter().rev().copied().collect();
-            let order: Vec<usize> = (0..shape.len()).rev().collect();
-            let is_turned = rng.random_bool(0.3);
-            let drawn = if is_turned { turned } else { shape.to_vec() };
-            let array = Array::randn(drawn, DType::F64, &Device::Cpu, &mut rng).unwrap().cast(dtype).unwrap();
-            if is_turned { array.permute(&order).unwrap() } else { array }
-        };
-        let arrays = SHAPES.iter().map(&mut array).collect();
-        let mut ends = || {
-            let nodes: Vec<usize> = (0..EDGES).map(|_| rng.random_range(0..NODES)).collect();
-            Index::new(&nodes, NODES, &Device::Cpu).unwrap()
-        };
-        Self { arrays, receivers: ends(), senders: ends() }
-    }
-
-    /// Views stay views: what is copied is the storage in the order of the transposed shape.
-    fn on(&self, device: &Device) -> Self {
-        let copied = |array: &Array| {
-            let order: Vec<usize> = (0..array.rank()).rev().collect();
-            if array.is_contiguous() {
-                array.to_device(device).unwrap()
-            } else {
-                array.permute(&order).unwrap().to_device(device).unwrap().permute(&order).unwrap()
-            }
-        };
-        let arrays = self.arrays.iter().map(copied).collect();
-        let index = |index: &Index| index.to_device(device).unwrap();
-        Self { arrays, receivers: index(&self.receivers), senders: index(&self.senders) }
-    }
-}
-
-fn one<'a, T>(rng: &mut ChaCha8Rng, all: &'a [T]) -> &'a T {
-    &all[rng.random_range(0..all.len())]
-}
-
-/// The same operators for the same seed, and the arrays that are kept of their results. Functions stay where small errors stay small.
-fn graph(inputs: &Inputs, seed: u64) -> Result<Vec<Array>> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut known = inputs.arrays.clone();
-    let given = known.len();
-    let unary: [fn(&Array) -> Result<Array>; 12] = [
+/// Functions whose results change little with small errors of their arguments.
+const OPERATORS: Operators = Operators {
+    unary: &[
         ops::neg,
         ops::abs,
         ops::square,
@@ -168,85 +117,22 @@ fn graph(inputs: &Inputs, seed: u64) -> Result<Vec<Array>> {
         ops::gelu,
         ops::silu_derivative,
         ops::gelu_derivative,
-    ];
-    let binary: [fn(&Array, &Array) -> Result<Array>; 5] = [ops::add, ops::sub, ops::mul, ops::max, ops::min];
-    for _ in 0..rng.random_range(5..40) {
-        let x = one(&mut rng, &known).clone();
-        let beside: Vec<&Array> = known
-            .iter()
-            .filter(|y| y.dtype() == x.dtype() && (y.dims() == x.dims() || y.elements() == 1))
-            .collect();
-        let (y, z) = ((*one(&mut rng, &beside)).clone(), (*one(&mut rng, &beside)).clone());
-        let rank = x.rank();
-        let axis = if rank > 0 { rng.random_range(0..rank) } else { 0 };
-        let made = match rng.random_range(0..20) {
-            0..4 => one(&mut rng, &unary)(&x)?,
-            4..8 => one(&mut rng, &binary)(&x, &y)?,
-            8 => ops::mul_scalar(&x, rng.random_range(-2.0..2.0))?,
-            9 => ops::pow_scalar(
-                &ops::add_scalar(&ops::square(&x)?, 0.5)?,
-                *one(&mut rng, &[-1.0, 2.0, 0.5, -1.5]),
-            )?,
-            10 => ops::div(&x, &ops::add_scalar(&ops::square(&y)?, 1.0)?)?,
-            11 => {
-                let shape = x.shape().broadcast(y.shape(), "test")?;
-                let x = x.broadcast_to(&shape)?;
-                ops::add_n(&[&x, &y.broadcast_to(&shape)?, &x])?
-            }
-            12 if rank > 0 && x.dims()[axis] <= 32 => ops::sum(&x, &[axis], rng.random_bool(0.5))?,
-            13 if rank > 1 => {
-                let turned = x.transpose(axis, rng.random_range(0..rank))?;
-                if rng.random_bool(0.5) { turned.copy()? } else { turned }
-            }
-            14 if rank > 0 && x.dims()[axis] > 1 => {
-                x.slice(axis, rng.random_range(0..x.dims()[axis])..x.dims()[axis])?
-            }
-            15 if rank > 0 => ops::concat(&[&x, &x.slice(axis, 0..x.dims()[axis].min(1))?, &x], axis)?,
-            16 if rank == 3 && x.dims()[1] == NODES => {
-                if rng.random_bool(0.5) {
-                    ops::edge_difference(&x, None, &inputs.receivers, &inputs.senders)?
-                } else {
-                    ops::index_select(&x, 1, &inputs.receivers)?
-                }
-            }
-            17 if rank == 3 && x.dims()[1] == EDGES => {
-                let x = x.contiguous()?;
-                if rng.random_bool(0.5) {
-                    ops::net_inflow(&x, &inputs.receivers, &inputs.senders)?
-                } else {
-                    ops::segment_sum(&x, 1, &inputs.senders)?
-                }
-            }
-            18 => {
-                let mask = ops::greater(
-                    &one(&mut rng, &inputs.arrays[..3]).slice_or_self()?,
-                    &Array::zeros([], x.dtype(), &x.device())?,
-                )?;
-                if mask.elements() == 1 { ops::select(&mask.reshape([])?, &x, &z)? } else { x.clone() }
-            }
-            _ => Array::full(x.shape().clone(), 0.75, x.dtype(), &x.device())?,
-        };
-        if known.len() > given && rng.random_bool(0.4) {
-            known.remove(rng.random_range(given..known.len()));
-        }
-        if made.elements() < 3_000 {
-            known.push(made);
-        }
-    }
-    // Reading a view takes a copy, whose kernel the stand-in does not have.
-    known[given..].iter().map(Array::contiguous).collect()
-}
-
-trait SliceOrSelf {
-    /// The array, or its first element if it has an axis.
-    fn slice_or_self(&self) -> Result<Array>;
-}
-
-impl SliceOrSelf for Array {
-    fn slice_or_self(&self) -> Result<Array> {
-        if self.rank() > 0 { self.slice(0, 0..1) } else { Ok(self.clone()) }
-    }
-}
+        |x| ops::pow_scalar(&ops::add_scalar(&ops::square(x)?, 0.5)?, -1.0),
+        |x| ops::pow_scalar(&ops::add_scalar(&ops::square(x)?, 0.5)?, -1.5),
+        |x| ops::pow_scalar(x, 2.0),
+    ],
+    binary: &[ops::add, ops::sub, ops::mul, ops::max, ops::min, |x, y| {
+        ops::div(x, &ops::add_scalar(&ops::square(y)?, 1.0)?)
+    }],
+    // Chosen by a constant, where a result near zero would choose one way here and another way there.
+    ternary: &[
+        |x, y, _| ops::select(&Array::ones([], x.dtype(), &x.device())?, x, y),
+        |x, y, z| ops::select(&Array::zeros([], x.dtype(), &x.device())?, x, &ops::mul(y, z)?),
+        |x, _, _| x.copy(),
+    ],
+    longest_sum: 16,
+    most_elements: 3_000,
+};
 
 /// Captures what `work` does, in as many attempts as it takes to have all kernels. `None` without a C++ compiler.
 fn captured<R>(host: &mut Host, mut work: impl FnMut() -> Result<R>) -> Option<R> {
@@ -271,8 +157,10 @@ fn captured<R>(host: &mut Host, mut work: impl FnMut() -> Result<R>) -> Option<R
 fn agree(dtype: DType, tolerance: f64) {
     let mut host = Host::new();
     let device = Device::Cuda(host.device.clone());
-    let inputs: Vec<Inputs> = (0..GRAPHS).map(|seed| Inputs::new(seed, dtype)).collect();
+    let inputs: Vec<Inputs> = (0..GRAPHS).map(|seed| Inputs::draw(seed, dtype)).collect();
     let there: Vec<Inputs> = inputs.iter().map(|inputs| inputs.on(&device)).collect();
+    let graph =
+        |inputs: &Inputs, seed: u64| graphs::compute(inputs, &OPERATORS, seed, 5 + seed as usize % 35);
     let all = captured(&mut host, || {
         there.iter().zip(0..).map(|(inputs, seed)| graph(inputs, seed)).collect::<Result<Vec<_>>>()
     });

@@ -1,0 +1,139 @@
+//! Random graphs of operators on elements, for the tests of fused kernels on a GPU and on the host. Whoever includes this file calls the
+//! crate `kernels`.
+
+use super::kernels::{Array, DType, Device, Index, Result, ops};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// What graphs start from: arrays, and lists of the ends of edges.
+pub struct Inputs {
+    pub arrays: Vec<Array>,
+    pub receivers: Index,
+    pub senders: Index,
+}
+
+const SHAPES: [&[usize]; 10] =
+    [&[], &[1], &[7], &[3, 5, 4], &[1, 5, 4], &[3, 1, 1], &[3, 12, 4], &[2, 33, 1], &[0, 4], &[4, 40, 65]];
+
+/// Nodes and edges, along axis 1.
+const NODES: usize = 5;
+const EDGES: usize = 12;
+
+impl Inputs {
+    /// Normal samples on the host, some of them as transposed views.
+    pub fn draw(seed: u64, dtype: DType) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut array = |shape: &&[usize]| {
+            let turned: Vec<usize> = shape.iter().rev().copied().collect();
+            let order: Vec<usize> = (0..shape.len()).rev().collect();
+            let is_turned = rng.random_bool(0.3);
+            let drawn = if is_turned { turned } else { shape.to_vec() };
+            let array = Array::randn(drawn, DType::F64, &Device::Cpu, &mut rng).unwrap().cast(dtype).unwrap();
+            if is_turned { array.permute(&order).unwrap() } else { array }
+        };
+        let arrays = SHAPES.iter().map(&mut array).collect();
+        let mut ends = || {
+            let nodes: Vec<usize> = (0..EDGES).map(|_| rng.random_range(0..NODES)).collect();
+            Index::new(&nodes, NODES, &Device::Cpu).unwrap()
+        };
+        Self { arrays, receivers: ends(), senders: ends() }
+    }
+
+    /// Views stay views: what is copied is the storage in the order of the transposed shape.
+    pub fn on(&self, device: &Device) -> Self {
+        let copied = |array: &Array| {
+            let order: Vec<usize> = (0..array.rank()).rev().collect();
+            if array.is_contiguous() {
+                array.to_device(device).unwrap()
+            } else {
+                array.permute(&order).unwrap().to_device(device).unwrap().permute(&order).unwrap()
+            }
+        };
+        let arrays = self.arrays.iter().map(copied).collect();
+        let index = |index: &Index| index.to_device(device).unwrap();
+        Self { arrays, receivers: index(&self.receivers), senders: index(&self.senders) }
+    }
+}
+
+/// Functions of one, two and three arrays.
+pub type Unary = fn(&Array) -> Result<Array>;
+pub type Binary = fn(&Array, &Array) -> Result<Array>;
+pub type Ternary = fn(&Array, &Array, &Array) -> Result<Array>;
+
+/// What graphs are made of, beside the operators that move elements and add them.
+pub struct Operators {
+    pub unary: &'static [Unary],
+    pub binary: &'static [Binary],
+    /// Of an array and of two others, each of its shape or of one element.
+    pub ternary: &'static [Ternary],
+    /// The longest axis that is summed.
+    pub longest_sum: usize,
+    /// The most elements of a result that others are computed from.
+    pub most_elements: usize,
+}
+
+fn one<'a, T>(rng: &mut ChaCha8Rng, all: &'a [T]) -> &'a T {
+    &all[rng.random_range(0..all.len())]
+}
+
+/// So many operators, the same ones for the same seed, and the arrays that are kept of their results, contiguous.
+pub fn compute(inputs: &Inputs, operators: &Operators, seed: u64, length: usize) -> Result<Vec<Array>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let fits = |array: &&Array| array.elements() <= operators.most_elements;
+    let mut known: Vec<Array> = inputs.arrays.iter().filter(fits).cloned().collect();
+    let given = known.len();
+    for _ in 0..length {
+        let x = one(&mut rng, &known).clone();
+        let like_x = |y: &&Array| y.dims() == x.dims() || y.elements() == 1;
+        let beside: Vec<&Array> = known.iter().filter(like_x).collect();
+        let [y, z] = [0; 2].map(|_| (*one(&mut rng, &beside)).clone());
+        let rank = x.rank();
+        let axis = if rank > 0 { rng.random_range(0..rank) } else { 0 };
+        let made = match rng.random_range(0..20) {
+            0..4 => one(&mut rng, operators.unary)(&x)?,
+            4..8 => one(&mut rng, operators.binary)(&x, &y)?,
+            8..11 => one(&mut rng, operators.ternary)(&x, &y, &z)?,
+            11 => ops::mul_scalar(&x, rng.random_range(-2.0..2.0))?,
+            12 => {
+                let shape = x.shape().broadcast(y.shape(), "test")?;
+                let (x, y) = (x.broadcast_to(&shape)?, y.broadcast_to(&shape)?);
+                ops::add_n(&[&x, &y, &x])?
+            }
+            13 if rank > 0 && x.dims()[axis] <= operators.longest_sum => {
+                ops::sum(&x, &[axis], rng.random_bool(0.5))?
+            }
+            14 if rank > 1 => {
+                let turned = x.transpose(axis, rng.random_range(0..rank))?;
+                if rng.random_bool(0.5) { turned.contiguous()? } else { turned }
+            }
+            15 if rank > 0 && x.dims()[axis] > 1 => {
+                x.slice(axis, rng.random_range(0..x.dims()[axis])..x.dims()[axis])?
+            }
+            16 if rank > 0 => ops::concat(&[&x, &x.slice(axis, 0..x.dims()[axis].min(1))?, &x], axis)?,
+            17 if rank == 3 && x.dims()[1] == NODES => {
+                if rng.random_bool(0.5) {
+                    ops::edge_difference(&x, None, &inputs.receivers, &inputs.senders)?
+                } else {
+                    ops::index_select(&x, 1, &inputs.receivers)?
+                }
+            }
+            18 if rank == 3 && x.dims()[1] == EDGES => {
+                let x = x.contiguous()?;
+                if rng.random_bool(0.5) {
+                    ops::net_inflow(&x, &inputs.receivers, &inputs.senders)?
+                } else {
+                    ops::segment_sum(&x, 1, &inputs.senders)?
+                }
+            }
+            _ => Array::full(x.shape().clone(), 0.75, x.dtype(), &x.device())?,
+        };
+        // Most results are gone before the graph ends.
+        if known.len() > given && rng.random_bool(0.4) {
+            known.remove(rng.random_range(given..known.len()));
+        }
+        if made.elements() <= operators.most_elements {
+            known.push(made);
+        }
+    }
+    known[given..].iter().map(Array::contiguous).collect()
+}
