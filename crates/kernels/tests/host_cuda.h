@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct Dimension {
-    unsigned x;
+    unsigned x, y, z;
 };
 static thread_local Dimension blockIdx, blockDim, gridDim, threadIdx;
 

@@ -13,6 +13,7 @@ use crate::{
     runtime::{
         cuda::{
             Args, Grid,
+            generated::stored,
             kernels::{allow_shared, require_parameters},
             rtc,
         },
@@ -174,12 +175,7 @@ impl CudaKernel {
         let mut options = self.options.clone();
         let mut text = Cow::Borrowed(text.as_ref());
         if let Some(dtype) = element {
-            let name = match dtype {
-                DType::F64 => "double",
-                DType::F32 => "float",
-                DType::BF16 => "bf16",
-                DType::F16 => "f16",
-            };
+            let name = stored(dtype);
             // An alias rather than a macro, which would also apply to the compiler's own headers. `#line` makes lines count from the user's
             // first.
             let called = file.replace('\\', "/");

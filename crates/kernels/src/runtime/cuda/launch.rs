@@ -66,6 +66,22 @@ impl CudaDevice {
         unsafe { submit_function(self, operation, function, grid, args) }
     }
 
+    /// Queues a kernel that was [generated](super::generated::Code).
+    ///
+    /// # Safety
+    /// 1 to 4 of [`launch_function`](Self::launch_function). Generated kernels begin by waiting (5).
+    pub(crate) unsafe fn launch_generated(
+        &self,
+        operation: &'static str,
+        function: &Function,
+        mut grid: Grid,
+        args: Args<'_>,
+    ) -> Result<()> {
+        grid.0.overlapped = self.overlaps();
+        // SAFETY: 1 to 4: as for this function. 5: as above.
+        unsafe { self.launch_function(operation, function, grid, args) }
+    }
+
     /// Queues `kernel` of csrc for `operation`, or lets the value that it computes wait, to be computed by a kernel with others: if this
     /// thread's capture records values, and `describe` has a description of this one.
     ///

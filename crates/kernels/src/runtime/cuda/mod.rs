@@ -11,6 +11,7 @@ mod device;
 mod failure;
 pub(crate) mod fuse;
 mod gate;
+pub(crate) mod generated;
 pub(crate) mod image;
 pub(crate) mod kernel;
 pub(crate) mod kernels;

@@ -2,6 +2,7 @@
 
 use super::{
     contract::Planes,
+    generated::{Form, Generated, List, THREADS, Term},
     program::{Program, Programs},
     table::{Table, TableTerm},
 };
@@ -11,16 +12,17 @@ use crate::{
     runtime::cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::{Algebra, Shape};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 const NAME: &str = "algebra tables";
 
-/// A product of blades as csrc/clifford/product/table_product.cu reads it.
+/// A product of blades: as csrc/clifford/product/table_product.cu reads it, and as kernels generated for it.
 pub(crate) struct DeviceProgram {
     groups: Words,
     spans: Words,
     pairs: Words,
     results: usize,
+    pub(super) generated: Generated,
 }
 
 /// Operands of the terms of a product: scale·(base + Σ weight·±a·b).
@@ -46,48 +48,38 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// One term of a product: blades of both operands and the sign.
-#[derive(Clone, Copy)]
-struct Term {
-    a: u32,
-    b: u32,
-    positive: bool,
-}
-
 impl DeviceProgram {
-    /// From lists of terms that share a weight: (result, path, terms), with the range of lists of each span.
-    fn new(device: &CudaDevice, lists: &[(u32, u32, Vec<Term>)], spans: &[(u32, u32)]) -> Result<Self> {
+    /// From lists of terms that share a weight, with the range of lists of each span.
+    fn new(device: &CudaDevice, lists: Vec<List>, spans: Vec<Range<usize>>) -> Result<Self> {
         let (mut groups, mut pairs) = (Vec::new(), Vec::new());
-        for (result, path, terms) in lists {
+        for List { result, path, terms } in &lists {
             let start = pairs.len() as u32;
-            let pair = |term: &Term| term.a | term.b << 16;
-            pairs.extend(terms.iter().filter(|term| term.positive).map(pair));
-            let split = pairs.len() as u32;
-            pairs.extend(terms.iter().filter(|term| !term.positive).map(pair));
+            pairs.extend(terms.iter().map(|term| term.a | term.b << 16));
+            let split = start + terms.iter().filter(|term| term.positive).count() as u32;
             groups.extend([result | path << 16, start, split, pairs.len() as u32]);
         }
-        let flat: Vec<u32> = spans.iter().flat_map(|&(first, last)| [first, last]).collect();
+        let flat: Vec<u32> = spans.iter().flat_map(|span| [span.start as u32, span.end as u32]).collect();
         Ok(Self {
             groups: Words::new(device, NAME, &groups)?,
             spans: Words::new(device, NAME, &flat)?,
             pairs: Words::new(device, NAME, &pairs)?,
             results: spans.len(),
+            generated: Generated::new(lists, spans),
         })
     }
 
     fn from_program(device: &CudaDevice, program: &Program) -> Result<Self> {
-        let spans: Vec<(u32, u32)> = program.spans.iter().map(|range| (range.start, range.end)).collect();
-        Self::new(device, &lists(program), &spans)
+        let spans = program.spans.iter().map(|range| range.start as usize..range.end as usize).collect();
+        Self::new(device, lists(program), spans)
     }
 
     /// One span for each result, with the terms of a table.
     pub fn from_table(device: &CudaDevice, table: &Table) -> Result<Self> {
-        let term = |t: TableTerm| Term { a: t.a.into(), b: t.b.into(), positive: t.sign > 0 };
-        let lists: Vec<_> = (0..table.out)
-            .map(|out| (out as u32, 0, table.by_out[out].iter().copied().map(term).collect()))
+        let term = |t: &TableTerm| Term { a: t.a.into(), b: t.b.into(), positive: t.sign > 0 };
+        let lists = (0..table.out)
+            .map(|out| List::new(out as u32, 0, table.by_out[out].iter().map(term).collect()))
             .collect();
-        let spans: Vec<(u32, u32)> = (0..table.out as u32).map(|out| (out, out + 1)).collect();
-        Self::new(device, &lists, &spans)
+        Self::new(device, lists, each(table.out))
     }
 
     fn tables(&self) -> Args<'_> {
@@ -102,7 +94,23 @@ impl DeviceProgram {
         let features = rest.last().copied().unwrap_or(1);
         let shape: Shape = std::iter::once(self.results).chain(rest.iter().copied()).collect();
         let out = Array::for_kernel(operation, shape, a.dtype(), device)?;
-        if out.elements() > 0 {
+        let form = Form { dtype: a.dtype(), weighted: weights.is_some(), based: base.is_some() };
+        if out.elements() == 0 {
+            return Ok(out);
+        }
+        if let Some(function) = self.generated.product(device, form)? {
+            // Neighbouring threads, which have neighbouring features, read neighbouring weights.
+            let weights = weights.map(|weights| weights.transpose(0, 1)?.contiguous()).transpose()?;
+            let factors = Args::new().array(a).array(b);
+            let inputs = weights.iter().chain(base).fold(factors, Args::array);
+            let args = inputs.array(&out).size(plane).size(features).double(scale);
+            let blocks = plane.div_ceil(THREADS as usize).clamp(1, 1 << 16);
+            let grid = Grid::blocks(blocks, THREADS);
+            // SAFETY: 1: callers have compared the factors, weights and base with the algebra or table that this program was made for; all
+            // are contiguous, and `out` has a plane for each result. 2: `out` is new. 3: linear, and the kernel strides. 4: there are no
+            // addresses but those of arrays.
+            unsafe { device.launch_generated(operation, &function, grid, args)? };
+        } else {
             let args = self
                 .tables()
                 .array(a)
@@ -135,9 +143,18 @@ impl DeviceProgram {
     ) -> Result<Array> {
         let Planes { rows, features, .. } = Planes::of(operation, a)?;
         let results = features * self.results;
-        let chunks = Chunks::new(rows, results);
+        let function = if results > 0 { self.generated.weights(device, a.dtype())? } else { None };
+        let parts = self.generated.parts(a.dtype());
+        // A generated kernel sums for many paths in each thread.
+        let chunks = Chunks::new(rows, if function.is_some() { features * parts } else { results });
         let partials = chunks.partials(operation, results, a.dtype(), device)?;
-        if results > 0 {
+        if let Some(function) = function {
+            let args = Args::new().array(a).array(b).array(grad).array(&partials);
+            let args = args.size(rows).size(features).size(chunks.rows).double(scale);
+            let grid = chunks.grid(features, parts);
+            // SAFETY: 1 to 3: as below, with blocks along y for the parts of the paths. 4: there are no addresses but those of arrays.
+            unsafe { device.launch_generated(operation, &function, grid, args)? };
+        } else if results > 0 {
             let args = self
                 .tables()
                 .array(a)
@@ -157,7 +174,8 @@ impl DeviceProgram {
     }
 }
 
-fn lists(program: &Program) -> Vec<(u32, u32, Vec<Term>)> {
+/// The lists of terms of a program, in its order.
+pub(super) fn lists(program: &Program) -> Vec<List> {
     let terms = |start: u32, end: u32, positive: bool| {
         program.pairs[start as usize..end as usize].iter().map(move |&(a, b)| Term {
             a: a.into(),
@@ -165,15 +183,16 @@ fn lists(program: &Program) -> Vec<(u32, u32, Vec<Term>)> {
             positive,
         })
     };
-    program
-        .groups
-        .iter()
-        .map(|group| {
-            let list =
-                terms(group.start, group.split, true).chain(terms(group.split, group.end, false)).collect();
-            (group.result.into(), group.path.into(), list)
-        })
-        .collect()
+    let groups = program.groups.iter().map(|group| {
+        let list = terms(group.start, group.split, true).chain(terms(group.split, group.end, false));
+        List::new(group.result.into(), group.path.into(), list.collect())
+    });
+    groups.collect()
+}
+
+/// A span for each of so many lists.
+fn each(lists: usize) -> Vec<Range<usize>> {
+    (0..lists).map(|list| list..list + 1).collect()
 }
 
 /// The tables of one algebra on one device.
@@ -253,25 +272,23 @@ impl DevicePairing {
         let programs = Programs::of(algebra);
         let groups = lists(&programs.by_path);
         let count = groups.len();
-        let each: Vec<(u32, u32)> = (0..count as u32).map(|group| (group, group + 1)).collect();
         // The gradients: every term (i, k) of group g contributes ±∂P[g]·y[k] to ∂x[i] and ±∂P[g]·x[i] to ∂y[k].
         let blades = programs.blades as u32;
         let gradient = |left: bool| {
             let mut by_blade: BTreeMap<u32, Vec<Term>> =
                 (0..blades).map(|blade| (blade, Vec::new())).collect();
-            for (group, (_, _, terms)) in groups.iter().enumerate() {
-                for term in terms {
+            for (group, list) in groups.iter().enumerate() {
+                for term in &list.terms {
                     let (target, other) = if left { (term.a, term.b) } else { (term.b, term.a) };
                     by_blade.entry(target).or_default().push(Term { a: group as u32, b: other, ..*term });
                 }
             }
-            let lists: Vec<_> = by_blade.into_iter().map(|(blade, terms)| (blade, 0, terms)).collect();
-            let spans: Vec<(u32, u32)> = (0..blades).map(|blade| (blade, blade + 1)).collect();
-            DeviceProgram::new(device, &lists, &spans)
+            let lists = by_blade.into_iter().map(|(blade, terms)| List::new(blade, 0, terms)).collect();
+            DeviceProgram::new(device, lists, each(blades as usize))
         };
         let mut of_result: Vec<Vec<u32>> = vec![Vec::new(); programs.blades];
         let mut of_path = vec![0u32; programs.paths];
-        for (group, &(result, path, _)) in groups.iter().enumerate() {
+        for (group, &List { result, path, .. }) in groups.iter().enumerate() {
             of_result[result as usize].push(group as u32);
             of_path[path as usize] += 1;
         }
@@ -285,21 +302,25 @@ impl DevicePairing {
         let words = |values: &[u32]| Words::new(device, NAME, values);
         let order: Vec<u32> = of_result.concat();
         let paths_of = |groups_in_order: &[u32]| -> Vec<u32> {
-            groups_in_order.iter().map(|&group| groups[group as usize].1).collect()
+            groups_in_order.iter().map(|&group| groups[group as usize].path).collect()
         };
+        let [grad_left, grad_right] = [gradient(true)?, gradient(false)?];
+        let [group_results, group_paths] = [|list: &List| list.result, |list: &List| list.path]
+            .map(|of| groups.iter().map(of).collect::<Vec<u32>>());
+        let paths = paths_of(&order);
         Ok(Self {
-            sums: DeviceProgram::new(device, &groups, &each)?,
-            grad_left: gradient(true)?,
-            grad_right: gradient(false)?,
+            sums: DeviceProgram::new(device, groups, each(count))?,
+            grad_left,
+            grad_right,
             groups: count,
             result_starts: words(&starts(&mut of_result.iter().map(|list| list.len() as u32)))?,
             result_groups: words(&order)?,
-            result_paths: words(&paths_of(&order))?,
+            result_paths: words(&paths)?,
             most_of_result: of_result.iter().map(Vec::len).max().unwrap_or(0),
             path_starts: words(&starts(&mut of_path.iter().copied()))?,
             most_of_path: of_path.iter().copied().max().unwrap_or(0) as usize,
-            group_results: words(&groups.iter().map(|group| group.0).collect::<Vec<_>>())?,
-            group_paths: words(&groups.iter().map(|group| group.1).collect::<Vec<_>>())?,
+            group_results: words(&group_results)?,
+            group_paths: words(&group_paths)?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod contract;
 pub(crate) mod device_algebra;
+mod generated;
 pub(crate) mod lanewise;
 pub(crate) mod layout;
 pub(crate) mod operands;

@@ -11,7 +11,6 @@
 //! Kernels are compiled between captures: the first capture finds out which are missing, and is repeated. Without a compiler, operators are
 //! launched as without this module.
 
-mod library;
 mod pending;
 mod plan;
 mod source;
@@ -21,10 +20,13 @@ mod value;
 
 pub(crate) use value::{Axes, Columns, Description, Function, Groups, Operand};
 
-use super::{Args, CudaDevice, Grid, Kernel, submit::submit_function};
+use super::{
+    Args, CudaDevice, Grid, Kernel,
+    generated::{self, Code, Library},
+    submit::submit_function,
+};
 use crate::Result;
 use gradewise_ffi::LaunchConfig;
-use library::Library;
 use pending::{Id, Pending};
 use plan::Work;
 use source::Source;
@@ -64,13 +66,14 @@ impl Missing {
 
     /// Compiles the kernels, so that another capture finds them.
     pub fn compile(&self, device: &CudaDevice) {
-        self.library.compile(device, &self.sources);
+        let codes: Vec<&Code> = self.sources.iter().map(|source| &source.code).collect();
+        self.library.compile(device, &codes);
     }
 }
 
 /// Whether kernels can be generated for `device`.
 pub(super) fn is_possible() -> bool {
-    library::has_compiler()
+    generated::has_compiler()
 }
 
 /// From here on, values of this thread on `device` wait.
@@ -186,7 +189,7 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
     for work in work {
         match work {
             Work::Own(value) => launch_own(device, *value)?,
-            Work::Fused { source, values } => match library.find(&source) {
+            Work::Fused { source, values } => match library.find(&source.code) {
                 Some(Some(function)) => {
                     let blocks = source.elements.div_ceil(THREADS as usize).clamp(1, 1 << 16);
                     let mut grid = Grid::blocks(blocks, THREADS);

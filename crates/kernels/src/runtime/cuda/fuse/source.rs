@@ -7,11 +7,11 @@ use super::{
     pending::{Id, Pending},
     value::{Axes, Function, Groups, Operand},
 };
-use crate::DType;
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
+use crate::{
+    DType,
+    runtime::cuda::generated::{Code, stored},
 };
+use std::collections::HashMap;
 
 /// The most arrays that a kernel reads and writes before no further value joins it: their addresses are its parameters.
 const MOST_ARRAYS: usize = 64;
@@ -19,23 +19,12 @@ const MOST_ARRAYS: usize = 64;
 /// The most values that one kernel computes before no further one joins it.
 const MOST_VALUES: usize = 128;
 
-/// The text of a kernel, and the addresses that are its arguments.
+/// A kernel, and the addresses that are its arguments.
 pub(super) struct Source {
-    pub name: String,
-    pub text: String,
+    pub code: Code,
     pub addresses: Vec<u64>,
     /// Positions, one for a thread.
     pub elements: usize,
-}
-
-/// The type of elements in memory.
-fn stored(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F64 => "double",
-        DType::F32 => "float",
-        DType::BF16 => "bf16",
-        DType::F16 => "f16",
-    }
 }
 
 /// The type of arithmetic.
@@ -137,17 +126,12 @@ impl<'a> Writer<'a> {
             "for (I {POSITION} = static_cast<I>(thread_index()); {POSITION} < {elements}u; \
              {POSITION} += static_cast<I>(thread_count())) {{\n"
         );
-        let mut hasher = DefaultHasher::new();
-        (&parameters, &loop_head, &body).hash(&mut hasher);
-        let name = format!("gw_fused_{}_{:016x}", operations.join("_"), hasher.finish());
-        let text = format!(
-            "#include \"gradewise/functions.cuh\"\nusing I = {index};\n\
-             extern \"C\" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{\n\
-             begin_kernel();\n{loop_head}{body}}}\n}}\n",
-            threads = super::THREADS
-        );
+        let header = format!("#include \"gradewise/functions.cuh\"\nusing I = {index};\n");
+        let family = format!("gw_fused_{}", operations.join("_"));
+        let code =
+            Code::new(&family, &header, super::THREADS, &parameters, &format!("{loop_head}{body}}}\n"));
         let addresses = inputs.iter().chain(&outputs).map(|&(address, _)| address).collect();
-        Source { name, text, addresses, elements }
+        Source { code, addresses, elements }
     }
 
     fn line(&mut self, text: &str) {

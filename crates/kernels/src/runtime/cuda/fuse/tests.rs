@@ -1,106 +1,21 @@
 //! Generated kernels on the host: random graphs are captured on a stand-in for the driver, their kernels compiled by the host's C++ compiler
 //! and run by the stand-in, and the results compared with those of the operators of the CPU.
 
-use super::{Source, library::Library};
 use crate::{
-    self as kernels, Array, CudaDevice, DType, Device, Result, ops,
-    runtime::cuda::capture::{Fusion, Recorded},
+    self as kernels, Array, DType, Device, Result, ops,
+    runtime::cuda::{
+        capture::{Fusion, Recorded},
+        generated::tests::Host,
+    },
 };
-use gradewise_fake_driver::{Fake, Kernel};
-use gradewise_ffi::{Driver, Module};
-use libloading::Library as Shared;
-use std::{fmt::Write, io::ErrorKind, path::Path, process::Command};
 
 #[path = "../../../../tests/common/graphs.rs"]
 mod graphs;
 
 use graphs::{Inputs, Operators};
 
-/// Graphs in one library: compiling the headers takes longer than a kernel.
+/// Graphs of one capture, whose kernels are compiled together.
 const GRAPHS: u64 = 400;
-
-/// A device of the stand-in, and how it runs kernels.
-struct Host {
-    fake: Fake,
-    device: CudaDevice,
-    /// Open as long as the stand-in may call them.
-    opened: Vec<Shared>,
-}
-
-impl Host {
-    fn new() -> Self {
-        let fake = Fake::new();
-        let device = CudaDevice::with_driver(&Driver::open(fake.path()).unwrap(), 0).unwrap();
-        Self { fake, device, opened: Vec::new() }
-    }
-
-    /// Lets the stand-in know these kernels; `false` without a C++ compiler.
-    fn compile(&mut self, sources: &[Source], folder: &Path) -> bool {
-        let library = Library::of(&self.device).unwrap();
-        let mut text = "#include \"host_cuda.h\"\n#include \"gradewise/functions.cuh\"\n".to_owned();
-        let mut known = std::collections::BTreeMap::new();
-        for source in sources {
-            if known.insert(source.name.clone(), source).is_some() {
-                continue;
-            }
-            let body = source.text.replace("#include \"gradewise/functions.cuh\"\n", "");
-            let (_, rest) = body.split_once(&format!("{}(", source.name)).unwrap();
-            let (parameters, _) = rest.split_once(") {").unwrap();
-            let arguments: Vec<String> = parameters
-                .split(", ")
-                .enumerate()
-                .map(|(n, parameter)| {
-                    let (kind, _) = parameter.split_once(" __restrict__").unwrap();
-                    format!("*static_cast<{kind} const*>(a[{n}])")
-                })
-                .collect();
-            write!(
-                text,
-                "namespace in_{name} {{\n{body}\n}}\n\
-                 extern \"C\" unsigned run_{name}(const void* const* a, const unsigned (*grid)[3], const unsigned (*block)[3], unsigned) {{\n\
-                 gridDim.x = (*grid)[0], blockDim.x = (*block)[0];\n\
-                 for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n\
-                 for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) in_{name}::{name}({});\n\
-                 return 0;\n}}\n",
-                arguments.join(", "),
-                name = source.name,
-            )
-            .unwrap();
-        }
-        let here = gradewise_testing::manifest_dir!();
-        let (file, shared) = (folder.join("kernels.cpp"), folder.join("libkernels.so"));
-        std::fs::write(&file, text).unwrap();
-        let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
-        let compiled = Command::new(&compiler)
-            .args(["-std=c++17", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC", "-I"])
-            .arg(here.join("csrc"))
-            .arg("-I")
-            .arg(here.join("tests"))
-            .args([&file, Path::new("-o"), &shared])
-            .output();
-        let compiled = match compiled {
-            Ok(compiled) => compiled,
-            Err(error) if error.kind() == ErrorKind::NotFound => return false,
-            Err(error) => panic!("{compiler:?}: {error}"),
-        };
-        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-        // SAFETY: a library of functions, which does nothing when it is opened.
-        let opened = unsafe { Shared::new(&shared) }.unwrap();
-        for (name, source) in known {
-            // SAFETY: the text above declares it with this type.
-            let run = unsafe { *opened.get::<Kernel>(format!("run_{name}").as_bytes()).unwrap() };
-            self.fake.register(&name, run);
-            let parameters: Vec<String> =
-                (0..source.addresses.len()).map(|n| format!(".param .u64 p{n}")).collect();
-            let entry = format!(".visible .entry {name}({})\n{{ ret; }}\n", parameters.join(", "));
-            let ptx = format!(".version 8.0\n.target sm_90\n{entry}\0");
-            let module = Module::load(self.device.context(), &name, ptx.as_bytes()).unwrap();
-            library.adopt(source, module.function(&name).unwrap());
-        }
-        self.opened.push(opened);
-        true
-    }
-}
 
 /// Functions whose results change little with small errors of their arguments.
 const OPERATORS: Operators = Operators {
@@ -136,7 +51,6 @@ const OPERATORS: Operators = Operators {
 
 /// Captures what `work` does, in as many attempts as it takes to have all kernels. `None` without a C++ compiler.
 fn captured<R>(host: &mut Host, mut work: impl FnMut() -> Result<R>) -> Option<R> {
-    let folder = tempfile::tempdir().unwrap();
     loop {
         match host.device.clone().record(Fusion::On, &mut work).unwrap() {
             Recorded::Graph(results, graph) => {
@@ -145,8 +59,8 @@ fn captured<R>(host: &mut Host, mut work: impl FnMut() -> Result<R>) -> Option<R
                 return Some(results);
             }
             Recorded::Missing(missing) => {
-                if !host.compile(&missing.sources, folder.path()) {
-                    eprintln!("skipped: no C++ compiler");
+                let codes: Vec<_> = missing.sources.iter().map(|source| &source.code).collect();
+                if !host.compile(&codes) {
                     return None;
                 }
             }
