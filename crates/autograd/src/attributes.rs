@@ -187,6 +187,9 @@ mod written {
         Named {
             product: WrittenTableProduct,
             algebra: String,
+            /// The blade of each component, for all three arrays; the algebra's order unless it is given.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            order: Option<Vec<u16>>,
         },
         Terms {
             sizes: [usize; 3],
@@ -343,11 +346,15 @@ by!(
     }),
     |written| {
         let (sizes, terms) = match written {
-            WrittenTable::Named { product, algebra } => {
+            WrittenTable::Named { product, algebra, order } => {
                 let algebra = Algebra::new(algebra.parse()?)?;
-                return Ok(match product {
+                let table = match product {
                     WrittenTableProduct::Geometric => Table::geometric(&algebra),
                     WrittenTableProduct::Regressive => Table::regressive(&algebra),
+                };
+                return Ok(match order {
+                    Some(order) => table.ordered(&order)?,
+                    None => table,
                 });
             }
             WrittenTable::Terms { sizes, terms } => (sizes, terms),

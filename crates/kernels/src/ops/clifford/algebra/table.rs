@@ -1,7 +1,7 @@
 //! Tables of signed terms of bilinear products, which are closed under differentiation.
 
-use crate::runtime::growing::Growing;
-use gradewise_core::{Algebra, Multivector, Signature};
+use crate::{Result, runtime::growing::Growing};
+use gradewise_core::{Algebra, Error as CoreError, Multivector, Signature};
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, Mutex, PoisonError},
@@ -139,6 +139,30 @@ impl Table {
         static KNOWN: Growing<u64, Arc<Table>> = Growing::new();
         let terms = || self.terms().map(|t| TableTerm { a: t.out, b: t.a, out: t.b, sign: t.sign });
         KNOWN.get_or_make(self.number, || Arc::new(Self::new(self.out, self.a, self.b, terms())))
+    }
+
+    /// The same product of operands and results whose components lie in another order: component `n` is the one that this table knows as
+    /// `order[n]`.
+    ///
+    /// # Errors
+    /// Operands and results of different sizes; an order that does not hold each component once.
+    pub fn ordered(&self, order: &[u16]) -> Result<Arc<Self>> {
+        let mut places = vec![None; self.out];
+        for (place, &component) in (0u16..).zip(order) {
+            if let Some(known) = places.get_mut(usize::from(component)) {
+                *known = Some(place);
+            }
+        }
+        let places: Option<Vec<u16>> = places.into_iter().collect();
+        let alike = self.a == self.out && self.b == self.out && order.len() == self.out;
+        let Some(places) = places.filter(|_| alike) else {
+            let reason =
+                "an order holds each component once, of operands and a result that have equally many";
+            return Err(CoreError::Undefined { operation: "table_product", reason }.into());
+        };
+        let of = |component: u16| places[usize::from(component)];
+        let term = |t: TableTerm| TableTerm { a: of(t.a), b: of(t.b), out: of(t.out), sign: t.sign };
+        Ok(Arc::new(Self::new(self.a, self.b, self.out, self.terms().map(term))))
     }
 
     /// The process-wide id of this table.

@@ -7,6 +7,7 @@ Both join blades in pairs, so that a map of multivectors is eight maps of two bl
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gradewise._core import Algebra, squared_norms
-from gradewise.torch import _functional as ops
 from gradewise.torch._composite import is_followed
+from gradewise.torch._operators import apply
 from gradewise.torch._space import Space
 
 Entry = tuple[int, int, float]
@@ -106,6 +107,15 @@ class Blades:
                 table[number][2 * row + column % 2] = value * self.signs[row] * self.signs[column]
         return table
 
+    def entries(self, maps: int) -> list[tuple[int, int, int, float]]:
+        """The first maps by their entries: map, plane of the result, plane, value."""
+        return [
+            (number, place // 2, place // 4 * 2 + place % 2, value)
+            for number, row in enumerate(self._table[:maps])
+            for place, value in enumerate(row)
+            if value
+        ]
+
     @cached_property
     def factors(self) -> tuple[float, ...]:
         """The scalar part of reverse(blade)·blade for each plane."""
@@ -147,16 +157,20 @@ class Blades:
 
     def product(self, x: Tensor, y: Tensor) -> Tensor:
         """The geometric product of planes, position by position."""
-        return self._multiply(ops.geometric_product, x, y)
+        return self._multiply("geometric", x, y)
 
     def regressive(self, x: Tensor, y: Tensor) -> Tensor:
         """The regressive product of planes, position by position."""
-        return self._multiply(ops.regressive_product, x, y)
+        return self._multiply("regressive", x, y)
 
-    def _multiply(self, operator, x: Tensor, y: Tensor) -> Tensor:
-        into, back = index(_inverse(self.places), x), index(self.places, x)
-        made = operator(x.index_select(0, into), y.index_select(0, into), self.space.signature)
-        return made.index_select(0, back)
+    def _multiply(self, product: str, x: Tensor, y: Tensor) -> Tensor:
+        return apply("table_product", self._attributes[product], [x, y])
+
+    @cached_property
+    def _attributes(self) -> dict[str, str]:
+        """Attributes of the products of planes."""
+        of = {"algebra": "{},{},{}".format(*self.space.signature), "order": list(self.places)}
+        return {product: json.dumps({"product": product, **of}) for product in ("geometric", "regressive")}
 
 
 SPACETIME = Blades((1.0, -1.0, -1.0, -1.0), joining=15, from_the_left=False, is_normalized=False)

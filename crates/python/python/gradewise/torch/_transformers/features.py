@@ -27,6 +27,22 @@ class Features:
     shape: tuple[int, ...]
     """``(..., items)``, whose product is the number of rows."""
     blades: Blades
+    kept: Optional[Tensor] = None
+    """Both parts in one matrix, if they lie in one: see :meth:`whole`."""
+
+    @staticmethod
+    def of_whole(whole: Tensor, channels: int, shape: tuple[int, ...], blades: Blades) -> Features:
+        """Features of ``channels`` multivectors, in one matrix."""
+        count = whole.shape[0] - blades.size * channels
+        mv = whole[count:].view(blades.size, channels, whole.shape[1])
+        return Features(mv, whole[:count] if count else None, shape, blades, whole)
+
+    def whole(self) -> Tensor:
+        """Scalars and planes in one matrix ``[scalars + 16 · channels, rows]``."""
+        if self.kept is not None:
+            return self.kept
+        planes = self.mv.reshape(-1, self.mv.shape[2])
+        return planes if self.s is None else torch.cat((self.s, planes))
 
     @property
     def channels(self) -> tuple[int, int]:
@@ -35,7 +51,7 @@ class Features:
 
     def with_(self, mv: Tensor, s: Optional[Tensor]) -> Features:
         """Other features of the same rows."""
-        return replace(self, mv=mv, s=s)
+        return replace(self, mv=mv, s=s, kept=None)
 
     def __add__(self, other: Features) -> Features:
         """A residual sum. Scalars that one of both does not have are those of the other."""

@@ -11,6 +11,7 @@ from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, extra_features, run
 from gradewise.torch.lgatr.config import CrossAttentionConfig, MLPConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.attention import CrossAttention, SelfAttention
+from gradewise.torch.lgatr.layers.composite import block_of
 from gradewise.torch.lgatr.layers.mlp import GeoMLP
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm
 
@@ -65,6 +66,9 @@ class LGATrBlock(Layer):
         self.mlp = GeoMLP(_mlp(mlp, mv_channels, s_channels, dropout_prob), primitives)
 
     def _run(self, x: Features, extra: Optional[Features] = None, options: Optional[dict] = None) -> Features:
+        made = block_of(self, x, extra, options)
+        if made is not None:
+            return made
         x = x + run(self.attention, SelfAttention, run(self.norm1, EquiLayerNorm, x), extra, options)
         return x + run(self.mlp, GeoMLP, run(self.norm2, EquiLayerNorm, x))
 

@@ -1,0 +1,144 @@
+//! Normalisation and gates of feature planes on CUDA.
+
+use super::{Activation, Gradients, NAME, Operands, Options, Sizes};
+use crate::{
+    Array, CudaDevice, Result,
+    array::rows::sum_partials,
+    ops::clifford::transformer::{Order, order::MOST_BLADES},
+    runtime::cuda::{Args, Grid, Kernel},
+};
+
+/// Rows of a tile, and warps of a block, of csrc/clifford/transformer/channel_norm.cu.
+const TILE: usize = 32;
+const WARPS: u32 = 8;
+/// The most blocks of a backward pass, each with a partial sum for each gain.
+const MOST_BLOCKS: usize = 1 << 10;
+
+/// `GradedPlanes` there.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct GradedPlanes {
+    blades: i32,
+    grades: i32,
+    first: [i32; 8],
+    plane: [i8; MOST_BLADES],
+    factor: [i8; MOST_BLADES],
+}
+
+/// `NormOptions` there.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct KernelOptions {
+    epsilon: f64,
+    gain: f64,
+    normalizes: i32,
+    gate: i32,
+    scalar_gate: i32,
+    unused: i32,
+}
+
+fn planes_of(order: &Order) -> GradedPlanes {
+    let mut planes = GradedPlanes {
+        blades: order.blades().len() as i32,
+        grades: order.grade_count() as i32,
+        first: [0; 8],
+        plane: [0; MOST_BLADES],
+        factor: [0; MOST_BLADES],
+    };
+    planes.factor[..order.factors().len()].copy_from_slice(order.factors());
+    let mut place = 0;
+    for (grade, own) in order.by_grade().into_iter().enumerate() {
+        for plane in own {
+            planes.plane[place] = plane as i8;
+            place += 1;
+        }
+        planes.first[grade + 1] = place as i32;
+    }
+    planes
+}
+
+fn kernel_options(options: Options) -> KernelOptions {
+    let number = |kind: Option<Activation>| kind.map_or(0, |kind| kind as i32);
+    KernelOptions {
+        epsilon: options.norm.map_or(0.0, |norm| norm.epsilon),
+        gain: options.norm.map_or(1.0, |norm| norm.gain),
+        normalizes: options.norm.is_some().into(),
+        gate: number(options.gate),
+        scalar_gate: number(options.scalar_gate),
+        unused: 0,
+    }
+}
+
+/// A block for each tile, as long as there are not too many.
+fn grid(rows: usize) -> Grid {
+    Grid::new([rows.div_ceil(TILE).clamp(1, MOST_BLOCKS), 1, 1], [TILE as u32, WARPS, 1])
+}
+
+pub(super) fn forward(
+    device: &CudaDevice,
+    order: &Order,
+    sizes: Sizes,
+    operands: &Operands<'_>,
+    options: Options,
+) -> Result<Array> {
+    let Operands { x, gains, scalar_gains } = *operands;
+    let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
+    if out.elements() > 0 {
+        let (planes, options) = (planes_of(order), kernel_options(options));
+        let args = Args::new().value(&planes).value(&options).array(x).optional(gains).optional(scalar_gains);
+        let args = args.array(&out).size(sizes.scalars).size(sizes.channels).size(sizes.rows);
+        let kernel = Kernel::new("channel_norm_fwd", x.dtype());
+        // SAFETY: 1: the operator's entry compared x and the gains with the sizes; all are contiguous. 2: `out` is new. 3: the threads of the
+        // kernel's tile; it strides over tiles. 4: there are no addresses but those of arrays.
+        unsafe { device.launch(NAME, kernel, grid(sizes.rows), args)? };
+    }
+    Ok(out)
+}
+
+pub(super) fn backward(
+    device: &CudaDevice,
+    order: &Order,
+    sizes: Sizes,
+    operands: &Operands<'_>,
+    options: Options,
+    grad: &Array,
+) -> Result<Gradients> {
+    let Operands { x, gains, scalar_gains } = *operands;
+    let dtype = x.dtype();
+    let of_x = Array::for_kernel(NAME, x.shape(), dtype, device)?;
+    let results = sizes.channels * order.grade_count() + sizes.scalars;
+    let grid = grid(sizes.rows);
+    let has_gains = gains.is_some() || scalar_gains.is_some();
+    let blocks = sizes.rows.div_ceil(TILE).clamp(1, MOST_BLOCKS);
+    let partial = if has_gains && x.elements() == 0 {
+        // Nothing is launched that would write them.
+        Some(Array::zeros([blocks, results], dtype.accumulator(), &x.device())?)
+    } else if has_gains {
+        Some(Array::for_kernel(NAME, [blocks, results], dtype.accumulator(), device)?)
+    } else {
+        None
+    };
+    if x.elements() > 0 {
+        let (planes, options) = (planes_of(order), kernel_options(options));
+        let args = Args::new().value(&planes).value(&options).array(x).optional(gains).optional(scalar_gains);
+        let args = args.array(grad).array(&of_x).optional(partial.as_ref());
+        let args = args.size(sizes.scalars).size(sizes.channels).size(sizes.rows);
+        let kernel = Kernel::new("channel_norm_bwd", dtype);
+        // SAFETY: 1: as in the forward pass, with a gradient of the shape of x; a partial sum for each block and gain. 2: the results are
+        // new. 3: the threads of the kernel's tile; it strides over tiles. 4: there are no addresses but those of arrays.
+        unsafe { device.launch(NAME, kernel, grid, args)? };
+    }
+    let Some(partial) = partial else {
+        return Ok(Gradients { x: of_x, gains: None, scalar_gains: None });
+    };
+    let sums = sum_partials(device, NAME, &partial, [results], dtype, 1.0)?;
+    let split = results - sizes.scalars;
+    let part = |like: Option<&Array>, range| {
+        like.map(|like: &Array| sums.slice(0, range)?.reshape(like.shape())).transpose()
+    };
+    Ok(Gradients {
+        x: of_x,
+        gains: part(gains, 0..split)?,
+        scalar_gains: part(scalar_gains, split..results)?,
+    })
+}

@@ -1,0 +1,159 @@
+"""Composites of the steps of transformers, on whole feature planes ``[scalars + 16 · channels, rows]``: which operators there are, with which
+attributes, and which parameters of a module they take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from torch import Tensor, nn
+
+from gradewise.torch._composite import Step
+from gradewise.torch._transformers.algebra import Blades
+from gradewise.torch._transformers.features import is_own, is_without_hooks
+from gradewise.torch._transformers.linear import LinearLayer
+
+_PARTS = (
+    ("bias", "bias"),
+    ("to_planes", "s2mvs.weight"),
+    ("to_planes_bias", "s2mvs.bias"),
+    ("to_scalars", "mvs2s.weight"),
+    ("to_scalars_bias", "mvs2s.bias"),
+    ("between", "s2s.weight"),
+)
+"""Operands of the linear map that may be absent, and the parameters that they are."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """An equivariant linear map: its sizes, and the operands that it has besides the coefficients."""
+
+    out: int
+    scalars: int
+    maps: int
+    mixes: bool
+    given: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A norm over channels: its constants, and whether it has gains of multivectors and of scalars."""
+
+    epsilon: float
+    gain: float = 1.0
+    gains: bool = False
+    scalar_gains: bool = False
+
+
+Named = list[tuple[str, Tensor]]
+"""Parameters of a module, by their names in it."""
+
+
+def parameter(module: nn.Module, name: str) -> Optional[Tensor]:
+    """A parameter that a module keeps itself, by a dotted name; None if it is absent, parametrised or a buffer."""
+    *path, last = name.split(".")
+    for part in path:
+        found = module._modules.get(part)
+        if found is None:
+            return None
+        module = found
+    return module._parameters.get(last)
+
+
+def linear_of(module: nn.Module, kind: type, has_scalars: bool) -> Optional[tuple[Linear, Named]]:
+    """The linear map that a module is, and its parameters; None if it is another one, or not to be run without being called."""
+    if not is_own(module, kind):
+        return None
+    assert isinstance(module, LinearLayer)
+    for inner in (module.s2mvs, module.mvs2s, module.s2s):
+        if inner is not None and not (
+            type(inner).forward is nn.Linear.forward and "forward" not in inner.__dict__ and is_without_hooks(inner)
+        ):
+            return None
+    # Features without scalars for a map that takes some, or the other way round, are for the layer to refuse.
+    if has_scalars != (module.s2mvs is not None):
+        return None
+    weight = parameter(module, "weight")
+    if weight is None:
+        return None
+    named = [("weight", weight)]
+    given = []
+    for part, name in _PARTS:
+        found = parameter(module, name)
+        if found is not None:
+            given.append(part)
+            named.append((name, found))
+    scalars = parameter(module, "mvs2s.weight")
+    out, _, maps = weight.shape
+    return Linear(out, 0 if scalars is None else scalars.shape[0], maps, module._mixes, tuple(given)), named
+
+
+class Steps:
+    """Steps of a composite. Places are numbers of inputs and then of steps."""
+
+    def __init__(self, inputs: int, blades: Blades) -> None:
+        self.made: list[Step] = []
+        self.inputs, self.blades = inputs, blades
+        self._algebra = "{},{},{}".format(*blades.space.signature)
+        self._order = list(blades.places)
+
+    def add(self, name: str, attributes: Any, places: Sequence[int]) -> int:
+        """The place of an operator's result."""
+        self.made.append((name, json.dumps(attributes), list(places)))
+        return self.inputs + len(self.made) - 1
+
+    def linear(self, x: int, linear: Linear, first: int, scalars: Optional[int] = None) -> int:
+        """A linear map of features at ``x``, with parameters from input ``first`` on; of planes alone beside ``scalars``."""
+        given = list(linear.given) if scalars is None else ["scalars", *linear.given]
+        attributes = {
+            "blades": self.blades.size,
+            "maps": linear.maps,
+            "mixes": linear.mixes,
+            "entries": self.blades.entries(linear.maps),
+            "given": given,
+        }
+        others = range(first + 1, first + 1 + len(linear.given))
+        return self.add("equi_linear", attributes, [x, first, *([] if scalars is None else [scalars]), *others])
+
+    def norm(
+        self,
+        x: int,
+        channels: int,
+        norm: Optional[Norm],
+        first: int = 0,
+        gate: Optional[str] = None,
+        scalar_gate: Optional[str] = None,
+    ) -> int:
+        """A norm of features at ``x``, with gains from input ``first`` on, and gates behind it."""
+        attributes: dict[str, Any] = {"algebra": self._algebra, "order": self._order, "channels": channels}
+        places = [x]
+        if norm is not None:
+            attributes |= {"epsilon": norm.epsilon, "gain": norm.gain}
+            attributes |= {"gains": norm.gains, "scalar_gains": norm.scalar_gains}
+            places += range(first, first + norm.gains + norm.scalar_gains)
+        if gate is not None:
+            attributes["gate"] = gate
+        if scalar_gate is not None:
+            attributes["scalar_gate"] = scalar_gate
+        return self.add("channel_norm", attributes, places)
+
+    def split(self, x: int, heads: dict[str, Any], norm: Optional[Norm], query: Optional[int]) -> int:
+        """Features at ``x`` as the heads of an attention; ``heads`` has groups, channels, scalars, heads, batch and items."""
+        attributes = {"algebra": self._algebra, "order": self._order, **heads, "query": query}
+        attributes |= {"epsilon": None, "gain": 1.0} if norm is None else {"epsilon": norm.epsilon, "gain": norm.gain}
+        return self.add("split_heads", attributes, [x])
+
+    def merge(self, x: int, channels: int, scalars: int) -> int:
+        """Heads at ``x`` as features."""
+        attributes = {"blades": self.blades.size, "channels": channels, "scalars": scalars}
+        return self.add("merge_heads", attributes, [x])
+
+    def product(self, x: int, y: int, channels: int, rows: int) -> int:
+        """The geometric product of planes at ``x`` and ``y``, as planes ``[16 · channels, rows]``."""
+        planes = [self.blades.size, channels, rows]
+        factors = [self.add("reshape", {"shape": planes}, [place]) for place in (x, y)]
+        attributes = {"product": "geometric", "algebra": self._algebra, "order": self._order}
+        made = self.add("table_product", attributes, factors)
+        return self.add("reshape", {"shape": [self.blades.size * channels, rows]}, [made])
