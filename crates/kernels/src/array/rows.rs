@@ -127,29 +127,36 @@ fn held(row: usize, size: usize) -> Option<(u32, usize)> {
     (row >= 16).then(|| (along, packs(along)))
 }
 
-/// How rows are cut into chunks whose sums are added in a second stage.
+/// How rows are cut into chunks whose sums are added in a second stage. Threads of a block share a feature where there are few
+/// (csrc/gradewise/chunk.cuh), and each has a sum of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunks {
-    /// Number of chunks.
+    /// Number of sums for each result.
     pub count: usize,
-    /// Rows of each but the last.
+    /// Rows of each but the last ones.
     pub rows: usize,
+    /// Threads of a block that share a feature.
+    lanes: usize,
+    threads: usize,
 }
 
 impl Chunks {
-    /// For `results` sums over `rows` rows: enough chunks to occupy a large device, each of at least some rows.
-    pub fn new(rows: usize, results: usize) -> Self {
+    /// For sums over `rows` rows, of `kinds` kinds for each feature: enough to occupy a large device, each of at least some rows.
+    pub fn new(rows: usize, features: usize, kinds: usize) -> Self {
         const THREADS: usize = 1 << 18;
         const FEWEST: usize = 8;
-        let wanted = (THREADS / results.max(1)).clamp(1, 1024);
+        let wanted = (THREADS / (features * kinds).max(1)).clamp(1, 1024);
         let length = rows.div_ceil(wanted).max(FEWEST);
-        Self { count: rows.div_ceil(length).max(1), rows: length }
+        let threads = features.next_power_of_two().clamp(128, 256);
+        let lanes = (threads / features.max(1)).clamp(1, threads);
+        let count = rows.div_ceil(length * lanes).max(1) * lanes;
+        Self { count, rows: length, lanes, threads }
     }
 
     /// A grid with threads along the features, `kinds` blocks along y and the chunks along z.
     pub fn grid(&self, features: usize, kinds: usize) -> Grid {
-        let threads = features.next_power_of_two().clamp(32, 256);
-        Grid::new([features.div_ceil(threads).max(1), kinds, self.count], [threads as u32, 1, 1])
+        let blocks = [features.div_ceil(self.threads).max(1), kinds, self.count / self.lanes];
+        Grid::new(blocks, [self.threads as u32, 1, 1])
     }
 
     /// An array for the chunks' sums of `results` results.
@@ -258,13 +265,18 @@ mod tests {
     #[test]
     fn chunks_cover_every_row_once() {
         for rows in [0, 1, 7, 8, 9, 1000, 4096, 100_001] {
-            for results in [1, 112, 560, 10_240, 1 << 20] {
-                let chunks = Chunks::new(rows, results);
-                assert!(chunks.count * chunks.rows >= rows, "{rows} {results} {chunks:?}");
-                assert!(
-                    chunks.count == 1 || (chunks.count - 1) * chunks.rows < rows,
-                    "{rows} {results} {chunks:?}"
-                );
+            for features in [1, 5, 28, 128, 129, 1000] {
+                for kinds in [1, 6, 56] {
+                    let chunks = Chunks::new(rows, features, kinds);
+                    let blocks = chunks.count / chunks.lanes;
+                    assert_eq!(chunks.count % chunks.lanes, 0);
+                    assert!(chunks.count * chunks.rows >= rows, "{rows} {features} {chunks:?}");
+                    let without_last = (blocks - 1) * chunks.lanes * chunks.rows;
+                    assert!(blocks == 1 || without_last < rows, "{rows} {features} {chunks:?}");
+                    // As many lanes as the kernel finds by itself.
+                    let found = if features < chunks.threads { chunks.threads / features } else { 1 };
+                    assert_eq!(chunks.lanes, found);
+                }
             }
         }
     }

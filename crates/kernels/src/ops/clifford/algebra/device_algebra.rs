@@ -146,7 +146,7 @@ impl DeviceProgram {
         let function = if results > 0 { self.generated.weights(device, a.dtype())? } else { None };
         let parts = self.generated.parts(a.dtype());
         // A generated kernel sums for many paths in each thread.
-        let chunks = Chunks::new(rows, if function.is_some() { features * parts } else { results });
+        let chunks = Chunks::new(rows, features, if function.is_some() { parts } else { self.results });
         let partials = chunks.partials(operation, results, a.dtype(), device)?;
         if let Some(function) = function {
             let args = Args::new().array(a).array(b).array(grad).array(&partials);

@@ -71,7 +71,7 @@ impl ByGrade {
         let tables = DeviceAlgebra::of(device, algebra)?;
         let Planes { rows, features, .. } = planes;
         let (dtype, results) = (x.dtype(), features * tables.grade_count);
-        let chunks = Chunks::new(rows, results);
+        let chunks = Chunks::new(rows, features, tables.grade_count);
         let out = Array::for_kernel(self.operation, x.shape(), dtype, device)?;
         let partials: [Array; N] = each(|_| chunks.partials(self.operation, results, dtype, device))?;
         if results > 0 {

@@ -117,13 +117,16 @@ fn products_and_gradients_of_weights_are_the_sums_over_the_terms() {
         unsafe { host.device.launch_generated("test", &function, grid, args).unwrap() };
         close(&out, &expected, &what);
 
-        let chunk = 7;
-        let chunks = rows.div_ceil(chunk);
+        // Threads for several rows, or fewer threads than features.
+        let (chunk, threads) = (3, random.random_range(1..40));
+        let lanes = if *features < threads { threads / features } else { 1 };
+        let blocks = rows.div_ceil(chunk * lanes);
+        let chunks = blocks * lanes;
         let partial = Array::for_kernel("test", [chunks, features * paths], dtype, &host.device).unwrap();
         let args = [&a.0, &b.0, &grad.0, &partial].into_iter().fold(Args::new(), Args::array);
         let args = args.size(*rows).size(*features).size(chunk).double(scale);
         let function = weights.weights(&host.device, dtype).unwrap().unwrap();
-        let grid = Grid::new([1, weights.parts(dtype), chunks], [4, 1, 1]);
+        let grid = Grid::new([1, weights.parts(dtype), blocks], [threads as u32, 1, 1]);
         // SAFETY: the kernel's parameters, and arrays of its sizes; `partial` is new.
         unsafe { host.device.launch_generated("test", &function, grid, args).unwrap() };
         let partial = partial.to_f64_vec().unwrap();

@@ -48,7 +48,7 @@ pub(super) fn backward(
     let dtype = x.dtype();
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
     let inverse_mean = Array::for_kernel(NAME, [rows], dtype.accumulator(), device)?;
-    let chunks = Chunks::new(rows, features);
+    let chunks = Chunks::new(rows, features, 1);
     let partial = chunks.partials(NAME, features, dtype, device)?;
     if out.elements() > 0 {
         let args = Args::new()
