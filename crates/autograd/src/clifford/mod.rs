@@ -17,6 +17,7 @@ mod steerable_full;
 mod steerable_layer;
 mod tensors;
 mod traceless;
+mod transformer;
 
 pub use block::{MvBlock, mv_block};
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
@@ -34,6 +35,7 @@ pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};
 pub use steerable_layer::{SteerableLayer, steerable_layer};
 pub use tensors::{COMPONENTS, tensor_dot, tensor_matrix, tensor_tensor, tensor_vector};
 pub use traceless::traceless_product;
+pub use transformer::{MergeHeads, SplitHeads, merge_heads, split_heads};
 
 use crate::entry::Entry;
 
@@ -59,4 +61,6 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<tensors::TensorTensor>(),
     Entry::of::<tensors::TensorVector>(),
     Entry::of::<traceless::TracelessProduct>(),
+    Entry::of::<transformer::MergeHeads>(),
+    Entry::of::<transformer::SplitHeads>(),
 ];

@@ -1,0 +1,3 @@
+//! Steps of a geometric-algebra transformer on feature planes.
+
+pub mod heads;
