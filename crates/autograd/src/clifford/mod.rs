@@ -35,7 +35,7 @@ pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};
 pub use steerable_layer::{SteerableLayer, steerable_layer};
 pub use tensors::{COMPONENTS, tensor_dot, tensor_matrix, tensor_tensor, tensor_vector};
 pub use traceless::traceless_product;
-pub use transformer::{channel_norm, equi_linear};
+pub use transformer::{MergeHeads, SplitHeads, channel_norm, equi_linear, merge_heads, split_heads};
 
 use crate::entry::Entry;
 
@@ -63,4 +63,6 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<traceless::TracelessProduct>(),
     Entry::of::<transformer::channel_norm::ChannelNorm>(),
     Entry::of::<transformer::equi_linear::EquiLinear>(),
+    Entry::of::<transformer::heads::MergeHeads>(),
+    Entry::of::<transformer::heads::SplitHeads>(),
 ];

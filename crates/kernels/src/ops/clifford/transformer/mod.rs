@@ -4,6 +4,7 @@
 
 pub mod channel_norm;
 pub mod equi_linear;
+pub mod heads;
 mod order;
 
 pub use order::Order;

@@ -1,0 +1,199 @@
+//! split_heads and merge_heads on CUDA.
+
+use super::{MERGE, Norm, SPLIT, Sizes, Split, form::Form};
+use crate::{
+    Array, CudaDevice, DType, Error, Result,
+    runtime::cuda::{Args, Grid, Kernel, Key, Words},
+};
+use gradewise_core::{Shape, Signature};
+use std::sync::Arc;
+
+/// Of csrc/clifford/transformer/heads.cu, with its `THREADS` and `SUMS`.
+const THREADS: usize = 256;
+const SUMS: usize = 4;
+/// What a line of the planes has at most to be told in 30 bits.
+const MOST_LINES: usize = 1 << 30;
+/// Dynamic shared memory of a block that leaves room for others, and that every launch may have.
+const ROOM: usize = 48 << 10;
+
+/// The sizes as the kernels take them.
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[repr(C)]
+struct Heads {
+    groups: i64,
+    batch: i64,
+    heads: i64,
+    items: i64,
+    planes: i64,
+    channels: i64,
+    scalars: i64,
+    multivector_lines: [i64; 3],
+    scalar_lines: [i64; 3],
+    tile: i64,
+    query: i64,
+    grades: i64,
+}
+
+/// The quadratic form by planes on a device. A type of its own: its keys are no others.
+struct DeviceForm(Words);
+
+impl DeviceForm {
+    /// Put on the device once.
+    fn of(device: &CudaDevice, options: &Split<'_>) -> Result<Arc<Self>> {
+        let Signature { p, q, r } = options.algebra.signature();
+        let shape = [p, q, r].map(usize::from).into();
+        let key = Key::Numbers { bytes: bytemuck::cast_slice(options.order), dtype: None, shape };
+        device.constant(key, || Ok(Self(Words::new(device, SPLIT, &Form::words(options))?)))
+    }
+}
+
+/// How a pass runs.
+struct Plan {
+    heads: Heads,
+    grid: Grid,
+}
+
+impl Plan {
+    /// For `tiles` tiles of elements of `dtype`: as many rows as make 128 bytes of a line of the planes, or fewer where heads are long.
+    fn new(
+        device: &CudaDevice,
+        operation: &'static str,
+        sizes: Sizes,
+        (tiles, dtype): (usize, DType),
+        (query, grades): (Option<usize>, usize),
+    ) -> Result<Self> {
+        let (width, element) = (sizes.width(), dtype.accumulator().size());
+        // `Block` of the kernels: places, tiles, parts of sums, three numbers for each row, lines.
+        let shared = |tile: usize| {
+            tile * 8 + (tiles * tile * (width | 1) + SUMS * THREADS + 3 * tile) * element + width * 4
+        };
+        let widest = 128 / dtype.size();
+        let tile = std::iter::successors(Some(widest), |tile| (*tile > 1).then_some(tile / 2));
+        let fits =
+            |&tile: &usize| shared(tile) <= if tile == 1 { device.info().max_shared_memory } else { ROOM };
+        let Some(tile) = tile.into_iter().find(fits).filter(|_| sizes.lines() <= MOST_LINES) else {
+            return Err(Error::Argument {
+                operation,
+                argument: "x",
+                actual: format!("{} lines, of heads of {width} elements in {dtype}", sizes.lines()),
+                expected: "at most 2³⁰ lines, and heads that fit in shared memory; use more heads of fewer channels",
+            });
+        };
+        let number = |size: usize| size as i64;
+        let lines = |channels: usize| sizes.strides(channels).map(number);
+        let heads = Heads {
+            groups: number(sizes.groups),
+            batch: number(sizes.batch),
+            heads: number(sizes.heads),
+            items: number(sizes.items),
+            planes: number(sizes.planes),
+            channels: number(sizes.channels),
+            scalars: number(sizes.scalars),
+            multivector_lines: lines(sizes.channels),
+            scalar_lines: lines(sizes.scalars),
+            tile: number(tile),
+            query: query.map_or(-1, number),
+            grades: number(grades),
+        };
+        let blocks = sizes.rows().div_ceil(tile).clamp(1, 1 << 30);
+        let pairs = (sizes.groups * sizes.heads).clamp(1, u16::MAX.into());
+        let grid = Grid::new([blocks, pairs, 1], [THREADS as u32, 1, 1]).shared(shared(tile));
+        Ok(Self { heads, grid })
+    }
+}
+
+/// What of the options the kernels read on the device.
+fn form(device: &CudaDevice, options: &Split<'_>) -> Result<(Arc<DeviceForm>, (Option<usize>, usize))> {
+    Ok((DeviceForm::of(device, options)?, (options.query, options.algebra.grade_count())))
+}
+
+pub(super) fn split(device: &CudaDevice, options: &Split<'_>, sizes: Sizes, x: &Array) -> Result<Array> {
+    let (form, reads) = form(device, options)?;
+    let out = Array::for_kernel(SPLIT, sizes.heads_shape(), x.dtype(), device)?;
+    if out.elements() > 0 {
+        let Plan { heads, grid } = Plan::new(device, SPLIT, sizes, (1, x.dtype()), reads)?;
+        let Norm { epsilon, gain } = options.norm.unwrap_or(Norm { epsilon: 1.0, gain: 1.0 });
+        let args = Args::new()
+            .array(x)
+            .array(&out)
+            .pointer(form.0.address())
+            .value(&heads)
+            .int(i32::from(options.norm.is_some()))
+            .double(epsilon)
+            .double(gain);
+        // SAFETY: 1: `check` where the operator is entered compared x with the sizes and the order of planes with the algebra; both arrays
+        // are contiguous. 2: `out` is new. 3: threads and shared memory are those of the header, and blocks stride over tiles, groups and
+        // heads. 4: the device keeps the form.
+        unsafe { device.launch(SPLIT, Kernel::new("split_heads_fwd", x.dtype()), grid, args)? };
+    }
+    Ok(out)
+}
+
+pub(super) fn split_backward(
+    device: &CudaDevice,
+    options: &Split<'_>,
+    sizes: Sizes,
+    x: &Array,
+    grad: &Array,
+) -> Result<Array> {
+    let (form, reads) = form(device, options)?;
+    let Some(Norm { epsilon, gain }) = options.norm else {
+        return transposed(device, SPLIT, sizes, (form.0.address(), reads), grad);
+    };
+    let out = Array::for_kernel(SPLIT, sizes.planes_shape(), grad.dtype(), device)?;
+    if out.elements() > 0 {
+        let Plan { heads, grid } = Plan::new(device, SPLIT, sizes, (2, grad.dtype()), reads)?;
+        let args = Args::new()
+            .array(x)
+            .array(grad)
+            .array(&out)
+            .pointer(form.0.address())
+            .value(&heads)
+            .double(epsilon)
+            .double(gain);
+        // SAFETY: 1, 3 and 4: as in the forward pass, with a gradient of the shape of its result, and room for two tiles. 2: `out` is new.
+        unsafe { device.launch(SPLIT, Kernel::new("split_heads_bwd", grad.dtype()), grid, args)? };
+    }
+    Ok(out)
+}
+
+pub(super) fn merge(device: &CudaDevice, sizes: Sizes, x: &Array) -> Result<Array> {
+    transposed(device, MERGE, sizes, (0, (None, 0)), x)
+}
+
+/// Heads to planes; `form` is the address of the quadratic form and what is read of it, of which there is nothing without a query.
+fn transposed(
+    device: &CudaDevice,
+    operation: &'static str,
+    sizes: Sizes,
+    (form, reads): (u64, (Option<usize>, usize)),
+    heads: &Array,
+) -> Result<Array> {
+    let out = Array::for_kernel(operation, sizes.planes_shape(), heads.dtype(), device)?;
+    if out.elements() > 0 {
+        let plan = Plan::new(device, operation, sizes, (1, heads.dtype()), reads)?;
+        let args = Args::new().array(heads).array(&out).pointer(form).value(&plan.heads);
+        // SAFETY: 1: callers compared the heads with the sizes; both arrays are contiguous. 2: `out` is new. 3: threads and shared memory are
+        // those of the header, and blocks stride. 4: the form is read for a query only, and callers that have one keep it.
+        unsafe { device.launch(operation, Kernel::new("merge_heads", heads.dtype()), plan.grid, args)? };
+    }
+    Ok(out)
+}
+
+pub(super) fn merge_backward(
+    device: &CudaDevice,
+    sizes: Sizes,
+    shape: &Shape,
+    grad: &Array,
+) -> Result<Array> {
+    let out = Array::for_kernel(MERGE, shape, grad.dtype(), device)?;
+    if out.elements() > 0 {
+        let Plan { heads, grid } = Plan::new(device, MERGE, sizes, (1, grad.dtype()), (None, 0))?;
+        let args =
+            Args::new().array(grad).array(&out).pointer(0).value(&heads).int(0).double(1.0).double(1.0);
+        // SAFETY: 1: `check` compared the shape with the sizes, and the gradient with its planes; both arrays are contiguous. 2: `out` is
+        // new. 3: as in `transposed`. 4: without norm and query no form is read.
+        unsafe { device.launch(MERGE, Kernel::new("split_heads_fwd", grad.dtype()), grid, args)? };
+    }
+    Ok(out)
+}
