@@ -8,6 +8,7 @@ from torch import nn
 from torch.func import functional_call, hessian
 
 from gradewise.torch import lgatr
+from gradewise.torch._transformers import composites
 from gradewise.torch.lgatr.layers import block as blocks
 from gradewise.torch.lgatr.layers import composite
 from test_transformers_golden import CASES, expected, run
@@ -49,7 +50,7 @@ def counted(monkeypatch):
         count[0] += made is not None
         return made
 
-    monkeypatch.setattr(composite, "DEVICES", {"cpu", "cuda"})
+    monkeypatch.setattr(composites, "DEVICES", {"cpu", "cuda"})
     monkeypatch.setattr(blocks, "block_of", counting)
     return count
 
@@ -71,7 +72,7 @@ def inputs_of(model, batch=(3,), items=5):
 
 def one_by_one(monkeypatch, model, inputs, cotangents, **call):
     with monkeypatch.context() as context:
-        context.setattr(composite, "DEVICES", set())
+        context.setattr(composites, "DEVICES", set())
         return evaluate(model, inputs, cotangents, **call)
 
 
@@ -125,7 +126,7 @@ def test_second_derivatives(counted, monkeypatch):
     found = force_loss()
     assert counted[0] == 2
     with monkeypatch.context() as context:
-        context.setattr(composite, "DEVICES", set())
+        context.setattr(composites, "DEVICES", set())
         expected = force_loss()
     for a, b in zip(found, expected):
         assert (a is None) == (b is None)

@@ -8,7 +8,7 @@
         begin_kernel();                                                                                              \
         scale_grades<Silu<Compute<T>>, T>(x, {a, b}, out, first, metric, plane, features);                           \
     }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_mv_silu_bwd_##NAME(                                      \
+    extern "C" __global__ void __launch_bounds__(256, 3) gw_mv_silu_bwd_##NAME(                                      \
         const T* x, const T* a, const T* b, const T* grad, T* out, Compute<T>* partial_a, Compute<T>* partial_b,     \
         const u32* first, const i32* metric, i64 rows, i64 features, i64 chunk) {                                    \
         begin_kernel();                                                                                              \

@@ -10,7 +10,7 @@
         begin_kernel();                                                                                                     \
         scale_grades<FUNCTION<Compute<T>>, T>(x, {a}, out, first, metric, plane, features);                                 \
     }                                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_##OPERATION##_bwd_##NAME(                                       \
+    extern "C" __global__ void __launch_bounds__(256, 3) gw_##OPERATION##_bwd_##NAME(                                       \
         const T* x, const T* a, const T* grad, T* out, Compute<T>* partial, const u32* first, const i32* metric, i64 rows,  \
         i64 features, i64 chunk) {                                                                                          \
         begin_kernel();                                                                                                     \

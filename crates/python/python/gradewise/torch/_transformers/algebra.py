@@ -164,11 +164,11 @@ class Blades:
         return self._multiply("regressive", x, y)
 
     def _multiply(self, product: str, x: Tensor, y: Tensor) -> Tensor:
-        return apply("table_product", self._attributes[product], [x, y])
+        return apply("table_product", self.products[product], [x, y])
 
     @cached_property
-    def _attributes(self) -> dict[str, str]:
-        """Attributes of the products of planes."""
+    def products(self) -> dict[str, str]:
+        """The attributes of the products of planes, by their names."""
         of = {"algebra": "{},{},{}".format(*self.space.signature), "order": list(self.places)}
         return {product: json.dumps({"product": product, **of}) for product in ("geometric", "regressive")}
 

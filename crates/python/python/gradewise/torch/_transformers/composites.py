@@ -6,14 +6,32 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from functools import partial
+from typing import Any, Callable, Optional
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradewise.torch._composite import Step
 from gradewise.torch._transformers.algebra import Blades
 from gradewise.torch._transformers.features import is_own, is_without_hooks
 from gradewise.torch._transformers.linear import LinearLayer
+
+DEVICES = {"cuda"}
+"""Devices on which blocks are composites. On a CPU PyTorch's own products of matrices are as fast, with more threads."""
+
+_ACTIVATIONS: dict[Callable[..., Tensor], str] = {
+    F.relu: "relu",
+    torch.relu: "relu",
+    torch.sigmoid: "sigmoid",
+    F.sigmoid: "sigmoid",
+    torch.tanh: "tanh",
+    F.tanh: "tanh",
+    F.silu: "silu",
+    F.gelu: "gelu",
+}
+"""Activations as the operators name them."""
 
 _PARTS = (
     ("bias", "bias"),
@@ -51,6 +69,57 @@ Named = list[tuple[str, Tensor]]
 """Parameters of a module, by their names in it."""
 
 
+class Differs(Exception):
+    """A block that is not to be run as composites."""
+
+
+def activation_of(function: Any) -> str:
+    """The name of an activation among the operators.
+
+    Raises:
+        Differs: for another function.
+    """
+    if isinstance(function, partial):
+        if function.func is F.gelu and not function.args and function.keywords == {"approximate": "tanh"}:
+            return "gelu_tanh"
+        raise Differs
+    name = _ACTIVATIONS.get(function) if callable(function) else None
+    if name is None:
+        raise Differs
+    return name
+
+
+class Reader:
+    """Collects the parameters of layers by their names in a block."""
+
+    def __init__(self) -> None:
+        self.named: Named = []
+
+    def take(self, found: Optional[tuple[Any, Named]], name: str) -> Any:
+        """What a layer is, whose parameters are noted.
+
+        Raises:
+            Differs: if it is None, another layer than is known.
+        """
+        if found is None:
+            raise Differs
+        self.named += [(f"{name}.{own}", x) for own, x in found[1]]
+        return found[0]
+
+
+class Part(nn.Module):
+    """A part of a block by its layers, with parameters from elsewhere."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block = block
+
+    @staticmethod
+    def named(names: Sequence[str], parameters: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Parameters of the block, by their names in it, for ``functional_call``."""
+        return {f"block.{name}": x for name, x in zip(names, parameters)}
+
+
 def parameter(module: nn.Module, name: str) -> Optional[Tensor]:
     """A parameter that a module keeps itself, by a dotted name; None if it is absent, parametrised or a buffer."""
     *path, last = name.split(".")
@@ -62,8 +131,9 @@ def parameter(module: nn.Module, name: str) -> Optional[Tensor]:
     return module._parameters.get(last)
 
 
-def linear_of(module: nn.Module, kind: type, has_scalars: bool) -> Optional[tuple[Linear, Named]]:
-    """The linear map that a module is, and its parameters; None if it is another one, or not to be run without being called."""
+def linear_of(module: nn.Module, kind: type, mv: int, s: int) -> Optional[tuple[Linear, Named]]:
+    """The linear map of ``mv`` multivectors and ``s`` scalars that a module is, and its parameters; None if it is another one, or not to be
+    run without being called, or takes others, which it refuses itself."""
     if not is_own(module, kind):
         return None
     assert isinstance(module, LinearLayer)
@@ -72,11 +142,8 @@ def linear_of(module: nn.Module, kind: type, has_scalars: bool) -> Optional[tupl
             type(inner).forward is nn.Linear.forward and "forward" not in inner.__dict__ and is_without_hooks(inner)
         ):
             return None
-    # Features without scalars for a map that takes some, or the other way round, are for the layer to refuse.
-    if has_scalars != (module.s2mvs is not None):
-        return None
     weight = parameter(module, "weight")
-    if weight is None:
+    if weight is None or weight.shape[1] != mv or s != (0 if module.s2mvs is None else module.s2mvs.in_features):
         return None
     named = [("weight", weight)]
     given = []
@@ -150,10 +217,17 @@ class Steps:
         attributes = {"blades": self.blades.size, "channels": channels, "scalars": scalars}
         return self.add("merge_heads", attributes, [x])
 
-    def product(self, x: int, y: int, channels: int, rows: int) -> int:
-        """The geometric product of planes at ``x`` and ``y``, as planes ``[16 · channels, rows]``."""
-        planes = [self.blades.size, channels, rows]
-        factors = [self.add("reshape", {"shape": planes}, [place]) for place in (x, y)]
-        attributes = {"product": "geometric", "algebra": self._algebra, "order": self._order}
-        made = self.add("table_product", attributes, factors)
-        return self.add("reshape", {"shape": [self.blades.size * channels, rows]}, [made])
+    def product(self, attributes: str, factors: Sequence[int], channels: int, rows: int) -> int:
+        """A product of planes at two places: ``[16, channels, rows]``."""
+        shape = {"shape": [self.blades.size, channels, rows]}
+        planes = [self.add("reshape", shape, [place]) for place in factors]
+        self.made.append(("table_product", attributes, planes))
+        return self.inputs + len(self.made) - 1
+
+    def flat(self, x: int, channels: int, rows: int) -> int:
+        """Planes at a place as a matrix ``[16 · channels, rows]``."""
+        return self.add("reshape", {"shape": [self.blades.size * channels, rows]}, [x])
+
+    def first(self, x: int, count: int) -> int:
+        """The first rows of a matrix at a place."""
+        return self.add("slice", {"axis": 0, "range": {"start": 0, "end": count}}, [x])

@@ -168,9 +168,9 @@ impl<'a, T: Real> Work<'a, T> {
         chunks.into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
             let (start, count) = (chunk * CHUNK, lines.first().map_or(0, |line| line.len()));
             let by = self.scales(start, count);
-            for s in 0..self.sizes.scalars {
+            for (s, line) in lines.iter_mut().enumerate().take(self.sizes.scalars) {
                 let (gain, values) = (self.scalar_gain(s), self.lane(self.x, s, start, count));
-                for (row, (out, &x)) in lines[s].iter_mut().zip(values).enumerate() {
+                for (row, (out, &x)) in line.iter_mut().zip(values).enumerate() {
                     let value = (x - by.scalar_mean[row]) * by.scalar_inverse[row] * gain;
                     *out = self.options.scalar_gate.map_or(value, |kind| activation(kind, value).0);
                 }

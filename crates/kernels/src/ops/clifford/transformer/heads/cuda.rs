@@ -47,6 +47,19 @@ impl DeviceForm {
     }
 }
 
+/// What a pass reads of the quadratic form: the group that is multiplied by it, and its grades, which tell where its lists begin.
+#[derive(Clone, Copy, Default)]
+struct Reads {
+    query: Option<usize>,
+    grades: usize,
+}
+
+impl Reads {
+    fn of(options: &Split<'_>) -> Self {
+        Self { query: options.query, grades: options.algebra.grade_count() }
+    }
+}
+
 /// How a pass runs.
 struct Plan {
     heads: Heads,
@@ -60,7 +73,7 @@ impl Plan {
         operation: &'static str,
         sizes: Sizes,
         (tiles, dtype): (usize, DType),
-        (query, grades): (Option<usize>, usize),
+        Reads { query, grades }: Reads,
     ) -> Result<Self> {
         let (width, element) = (sizes.width(), dtype.accumulator().size());
         // `Block` of the kernels: places, tiles, parts of sums, three numbers for each row, lines.
@@ -102,13 +115,8 @@ impl Plan {
     }
 }
 
-/// What of the options the kernels read on the device.
-fn form(device: &CudaDevice, options: &Split<'_>) -> Result<(Arc<DeviceForm>, (Option<usize>, usize))> {
-    Ok((DeviceForm::of(device, options)?, (options.query, options.algebra.grade_count())))
-}
-
 pub(super) fn split(device: &CudaDevice, options: &Split<'_>, sizes: Sizes, x: &Array) -> Result<Array> {
-    let (form, reads) = form(device, options)?;
+    let (form, reads) = (DeviceForm::of(device, options)?, Reads::of(options));
     let out = Array::for_kernel(SPLIT, sizes.heads_shape(), x.dtype(), device)?;
     if out.elements() > 0 {
         let Plan { heads, grid } = Plan::new(device, SPLIT, sizes, (1, x.dtype()), reads)?;
@@ -136,7 +144,7 @@ pub(super) fn split_backward(
     x: &Array,
     grad: &Array,
 ) -> Result<Array> {
-    let (form, reads) = form(device, options)?;
+    let (form, reads) = (DeviceForm::of(device, options)?, Reads::of(options));
     let Some(Norm { epsilon, gain }) = options.norm else {
         return transposed(device, SPLIT, sizes, (form.0.address(), reads), grad);
     };
@@ -158,7 +166,7 @@ pub(super) fn split_backward(
 }
 
 pub(super) fn merge(device: &CudaDevice, sizes: Sizes, x: &Array) -> Result<Array> {
-    transposed(device, MERGE, sizes, (0, (None, 0)), x)
+    transposed(device, MERGE, sizes, (0, Reads::default()), x)
 }
 
 /// Heads to planes; `form` is the address of the quadratic form and what is read of it, of which there is nothing without a query.
@@ -166,7 +174,7 @@ fn transposed(
     device: &CudaDevice,
     operation: &'static str,
     sizes: Sizes,
-    (form, reads): (u64, (Option<usize>, usize)),
+    (form, reads): (u64, Reads),
     heads: &Array,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, sizes.planes_shape(), heads.dtype(), device)?;
@@ -188,7 +196,7 @@ pub(super) fn merge_backward(
 ) -> Result<Array> {
     let out = Array::for_kernel(MERGE, shape, grad.dtype(), device)?;
     if out.elements() > 0 {
-        let Plan { heads, grid } = Plan::new(device, MERGE, sizes, (1, grad.dtype()), (None, 0))?;
+        let Plan { heads, grid } = Plan::new(device, MERGE, sizes, (1, grad.dtype()), Reads::default())?;
         let args =
             Args::new().array(grad).array(&out).pointer(0).value(&heads).int(0).double(1.0).double(1.0);
         // SAFETY: 1: `check` compared the shape with the sizes, and the gradient with its planes; both arrays are contiguous. 2: `out` is

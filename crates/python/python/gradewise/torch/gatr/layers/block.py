@@ -13,6 +13,7 @@ from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, extra_features, run
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
 from gradewise.torch.gatr.layers.attention import SelfAttention
+from gradewise.torch.gatr.layers.composite import block_of
 from gradewise.torch.gatr.layers.mlp import GeoMLP
 from gradewise.torch.gatr.layers.norm import EquiLayerNorm
 
@@ -67,6 +68,10 @@ class GATrBlock(Layer):
     def _run(
         self, x: Features, reference: Optional[Tensor] = None, extra: Optional[Features] = None, mask: Any = None
     ) -> Features:
+        made = block_of(self, x, reference, extra, mask)
+        if made is not None:
+            return made
+
         def attended(x: Features) -> Features:
             return run(self.attention, SelfAttention, run(self.norm, EquiLayerNorm, x), extra, mask)
 

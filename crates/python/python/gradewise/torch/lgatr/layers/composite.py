@@ -4,53 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Optional, Union
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from gradewise.torch._composite import Composite, composite, is_eager, is_plain, run
+from gradewise.torch._transformers import composites
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
-from gradewise.torch._transformers.composites import Linear, Named, Norm, Steps, linear_of, parameter
+from gradewise.torch._transformers.composites import (
+    Differs,
+    Linear,
+    Named,
+    Norm,
+    Part,
+    Reader,
+    Steps,
+    activation_of,
+    linear_of,
+    parameter,
+)
 from gradewise.torch._transformers.features import Features, acts_as, is_own
 from gradewise.torch._transformers.features import run as run_layer
 from gradewise.torch.lgatr.layers.attention import MultiQueryQKVModule, QKVModule, SelfAttention
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.mlp import GeometricBilinear, GeoMLP
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
-
-DEVICES = {"cuda"}
-"""Devices on which blocks are composites. On a CPU PyTorch's own products of matrices are as fast, with more threads."""
-
-_GATES = {
-    F.relu: "relu",
-    torch.relu: "relu",
-    torch.sigmoid: "sigmoid",
-    F.sigmoid: "sigmoid",
-    torch.tanh: "tanh",
-    F.tanh: "tanh",
-    F.silu: "silu",
-}
-"""Activations as the operators name them."""
-
-
-def _activation(function: Any) -> str:
-    if isinstance(function, partial):
-        if function.func is F.gelu and not function.args and function.keywords == {"approximate": "tanh"}:
-            return "gelu_tanh"
-        raise _Differs
-    if function not in _GATES:
-        raise _Differs
-    return _GATES[function]
-
-
-class _Differs(Exception):
-    """A block that is not to be run as composites."""
-
 
 @dataclass(frozen=True)
 class _Bilinear:
@@ -105,58 +86,50 @@ def _is_off(module: Optional[nn.Module]) -> bool:
     return module is None or (is_own(module, GradeDropout) and not module._draws())
 
 
-class _Reader:
-    """Collects the parameters of layers by their names."""
-
-    def __init__(self) -> None:
-        self.named: Named = []
-
-    def take(self, found: Optional[tuple[Any, Named]], name: str) -> Any:
-        if found is None:
-            raise _Differs
-        self.named += [(f"{name}.{own}", x) for own, x in found[1]]
-        return found[0]
-
-
-def _mlp_of(module: nn.Module, has_scalars: bool, reader: _Reader) -> tuple[_Layer, ...]:
+def _mlp_of(module: nn.Module, mv: int, s: int, reader: Reader) -> tuple[_Layer, ...]:
     if not is_own(module, GeoMLP):
-        raise _Differs
+        raise Differs
     layers: list[_Layer] = []
     for number, layer in enumerate(module.layers):
         name = f"mlp.layers.{number}"
         if _is_off(layer):
             continue
         if is_own(layer, GeometricBilinear) and layer.primitives.bivector:
-            parts = [
-                reader.take(linear_of(getattr(layer, part), EquiLinear, has_scalars), f"{name}.{part}")
-                for part in ("linear_left", "linear_right", "linear_out")
-            ]
-            layers.append(_Bilinear(*parts, reader.take(_norm_of(layer.norm), f"{name}.norm")))
+            left, right = (
+                reader.take(linear_of(getattr(layer, part), EquiLinear, mv, s), f"{name}.{part}")
+                for part in ("linear_left", "linear_right")
+            )
+            out = reader.take(linear_of(layer.linear_out, EquiLinear, left.out, s), f"{name}.linear_out")
+            layers.append(_Bilinear(left, right, out, reader.take(_norm_of(layer.norm), f"{name}.norm")))
+            mv, s = out.out, out.scalars
         elif is_own(layer, ScalarGatedNonlinearity):
-            layers.append(_Gate(_activation(layer.nonlinearity)))
+            layers.append(_Gate(activation_of(layer.nonlinearity)))
         else:
-            layers.append(reader.take(linear_of(layer, EquiLinear, has_scalars), name))
+            linear = reader.take(linear_of(layer, EquiLinear, mv, s), name)
+            layers.append(linear)
+            mv, s = linear.out, linear.scalars
     return tuple(layers)
 
 
 def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
     """The block, and the parameters of the part before the attention and of that behind it."""
-    attention, has_scalars = block.attention, s > 0
+    attention = block.attention
     if not is_own(attention, SelfAttention) or not _is_off(attention.dropout):
-        raise _Differs
+        raise Differs
     qkv = attention.qkv_module
     if issubclass(acts_as(qkv), MultiQueryQKVModule) or not is_own(qkv, QKVModule):
-        raise _Differs
-    first, second, config = _Reader(), _Reader(), qkv.config
+        raise Differs
+    first, second, config = Reader(), Reader(), qkv.config
     norm1 = first.take(_norm_of(block.norm1), "norm1")
-    linear = first.take(linear_of(qkv.in_linear, EquiLinear, has_scalars), "attention.qkv_module.in_linear")
+    linear = first.take(linear_of(qkv.in_linear, EquiLinear, mv, s), "attention.qkv_module.in_linear")
     norm_qkv = first.take(_norm_of(qkv.norm_qkv), "attention.qkv_module.norm_qkv")
-    out = second.take(linear_of(attention.out_linear, EquiLinear, config.hidden_s_channels > 0), "attention.out_linear")
-    norm2 = second.take(_norm_of(block.norm2), "norm2")
-    mlp = _mlp_of(block.mlp, has_scalars, second)
     of_head = config.hidden_mv_channels, config.hidden_s_channels if linear.scalars else 0
-    if norm_qkv.gains or out.scalars != s or linear.out != 3 * of_head[0] * config.num_heads:
-        raise _Differs
+    out_linear = linear_of(attention.out_linear, EquiLinear, *(count * config.num_heads for count in of_head))
+    out = second.take(out_linear, "attention.out_linear")
+    norm2 = second.take(_norm_of(block.norm2), "norm2")
+    mlp = _mlp_of(block.mlp, mv, s, second)
+    if norm_qkv.gains or (out.out, out.scalars) != (mv, s) or linear.out != 3 * of_head[0] * config.num_heads:
+        raise Differs
     made = _Block(mv, s, norm1, linear, config.num_heads, *of_head, norm_qkv, out, norm2, mlp)
     return made, first.named, second.named
 
@@ -180,7 +153,7 @@ def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Co
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
         module, shape = ends
-        return functional_call(_Before(module), _named(names, inputs[1:]), (inputs[0], shape, items))
+        return functional_call(_Before(module), Part.named(names, inputs[1:]), (inputs[0], shape, items))
 
     return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary)
 
@@ -212,9 +185,10 @@ def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
         elif isinstance(layer, _Gate):
             x = steps.norm(x, mv, None, gate=layer.kind, scalar_gate=layer.kind if s else None)
         else:
-            scalars = steps.add("slice", {"axis": 0, "range": {"start": 0, "end": s}}, [x]) if s else None
+            scalars = steps.first(x, s) if s else None
             factors = linear(x, layer.left), linear(x, layer.right)
-            made = steps.product(*factors, layer.left.out, rows)
+            made = steps.product(SPACETIME.products["geometric"], factors, layer.left.out, rows)
+            made = steps.flat(made, layer.left.out, rows)
             x, mv, s = linear(made, layer.out, scalars), layer.out.out, layer.out.scalars
             gate = layers.pop(0).kind if layers and isinstance(layers[0], _Gate) else None
             x = norm(x, mv, layer.norm, gate=gate, scalar_gate=gate if s else None)
@@ -222,39 +196,28 @@ def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
         module, shape = ends
-        return functional_call(_Behind(module), _named(names, inputs[2:]), (inputs[0], inputs[1], shape))
+        return functional_call(_Behind(module), Part.named(names, inputs[2:]), (inputs[0], inputs[1], shape))
 
     return composite(steps.made, ["same"] * (2 + len(names)), "same", ordinary)
 
 
-def _named(names: Sequence[str], parameters: Sequence[Tensor]) -> dict[str, Tensor]:
-    return {f"block.{name}": x for name, x in zip(names, parameters)}
+def _features(block: nn.Module, whole: Tensor, shape: tuple[int, ...]) -> Features:
+    first = block.mlp.layers[0]
+    channels = getattr(first, "linear_left", first).weight.shape[1]
+    return Features.of_whole(whole, channels, shape, SPACETIME)
 
 
-class _Part(nn.Module):
-    """A part of a block by its layers, with parameters from elsewhere."""
-
-    def __init__(self, block: nn.Module) -> None:
-        super().__init__()
-        self.block = block
-
-    def _features(self, whole: Tensor, shape: tuple[int, ...]) -> Features:
-        channels = self.block.mlp.layers[0]
-        channels = getattr(channels, "linear_left", channels).weight.shape[1]
-        return Features.of_whole(whole, channels, shape, SPACETIME)
-
-
-class _Before(_Part):
+class _Before(Part):
     def forward(self, whole: Tensor, shape: tuple[int, ...], items: tuple[int, int]) -> Tensor:
         block = self.block
-        x = run_layer(block.norm1, EquiLayerNorm, self._features(whole, shape))
+        x = run_layer(block.norm1, EquiLayerNorm, _features(self.block, whole, shape))
         (heads,) = block.attention.qkv_module._project(x, None, as_query=True)
         return rows_of_heads(*heads, items)
 
 
-class _Behind(_Part):
+class _Behind(Part):
     def forward(self, heads: Tensor, whole: Tensor, shape: tuple[int, ...]) -> Tensor:
-        block, x = self.block, self._features(whole, shape)
+        block, x = self.block, _features(self.block, whole, shape)
         channels = block.attention.qkv_module.config.hidden_mv_channels
         mv, s = planes_of_heads(heads, SPACETIME.size, channels)
         h = x.with_(mv, s if s.shape[0] else None)
@@ -265,7 +228,7 @@ class _Behind(_Part):
 def block_of(module: nn.Module, x: Features, extra: Optional[Features], options: Optional[dict]) -> Optional[Features]:
     """The block's result by composites; None where its layers are to be run one by one: on other devices, under compilers, transformations
     or autocast, with layers that somebody watches or has replaced, dropout, several queries to a key, or channels beside the queries'."""
-    if extra is not None or x.mv.device.type not in DEVICES or not is_eager(x.mv):
+    if extra is not None or x.mv.device.type not in composites.DEVICES or not is_eager(x.mv):
         return None
     options = dict(options or {})
     items = batch(x.shape, options)
@@ -273,7 +236,7 @@ def block_of(module: nn.Module, x: Features, extra: Optional[Features], options:
         return None
     try:
         block, first, second = _read(module, *x.channels)
-    except _Differs:
+    except Differs:
         return None
     whole = x.whole()
     first_inputs = [whole, *(p for _, p in first)]

@@ -1,0 +1,239 @@
+"""The parts of a block of GATr before and behind its attention as composites, for eager code, on whole feature planes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Optional, Union
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from gradewise import _core
+from gradewise.torch._composite import Composite, composite, is_eager, is_plain, run
+from gradewise.torch._transformers import composites
+from gradewise.torch._transformers.algebra import PROJECTIVE
+from gradewise.torch._transformers.composites import (
+    Differs,
+    Linear,
+    Named,
+    Norm,
+    Part,
+    Reader,
+    Steps,
+    activation_of,
+    linear_of,
+)
+from gradewise.torch._transformers.features import Features, acts_as, is_own
+from gradewise.torch._transformers.features import run as run_layer
+from gradewise.torch.gatr.layers.attention import MultiQueryQKVModule, QKVModule, SelfAttention, split
+from gradewise.torch.gatr.layers.geometric import GeometricAttention
+from gradewise.torch.gatr.layers.linear import EquiLinear
+from gradewise.torch.gatr.layers.mlp import JOIN_SIGNS, GeometricBilinear, GeoMLP, reference_rows
+from gradewise.torch.gatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
+
+
+@dataclass(frozen=True)
+class _Bilinear:
+    """Products of two maps, joins of two others, and the map of both."""
+
+    left: Linear
+    right: Linear
+    join_left: Linear
+    join_right: Linear
+    out: Linear
+
+
+@dataclass(frozen=True)
+class _Gate:
+    kind: str
+    scalar_kind: str
+
+
+_Layer = Union[_Bilinear, _Gate, Linear]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What there is to know of a block but for its parameters and its attention."""
+
+    mv: int
+    s: int
+    norm: Norm
+    qkv: Linear
+    out: Linear
+    mlp: tuple[_Layer, ...]
+
+
+def _norm_of(module: nn.Module) -> Optional[tuple[Norm, Named]]:
+    if not is_own(module, EquiLayerNorm) or module.mv_channel_dim != -2:
+        return None
+    return Norm(float(module.epsilon)), []
+
+
+def _is_off(module: Optional[nn.Module]) -> bool:
+    return module is None or (is_own(module, GradeDropout) and not module._draws())
+
+
+def _mlp_of(module: nn.Module, mv: int, s: int, reader: Reader) -> tuple[_Layer, ...]:
+    if not is_own(module, GeoMLP):
+        raise Differs
+    layers: list[_Layer] = []
+    for number, layer in enumerate(module.layers):
+        name = f"mlp.layers.{number}"
+        if _is_off(layer):
+            continue
+        if is_own(layer, GeometricBilinear):
+            parts = [
+                reader.take(linear_of(getattr(layer, part), EquiLinear, mv, s), f"{name}.{part}")
+                for part in ("linear_left", "linear_right", "linear_join_left", "linear_join_right")
+            ]
+            out = reader.take(linear_of(layer.linear_out, EquiLinear, 2 * parts[0].out, s), f"{name}.linear_out")
+            layers.append(_Bilinear(*parts, out))
+            mv, s = out.out, out.scalars
+        elif is_own(layer, ScalarGatedNonlinearity):
+            layers.append(_Gate(activation_of(layer._gate), activation_of(layer.scalar_nonlinearity)))
+        else:
+            linear = reader.take(linear_of(layer, EquiLinear, mv, s), name)
+            layers.append(linear)
+            mv, s = linear.out, linear.scalars
+    return tuple(layers)
+
+
+def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
+    """The block, and the parameters of the part before the attention and of that behind it."""
+    attention = block.attention
+    if not is_own(attention, SelfAttention) or not _is_off(attention.dropout):
+        raise Differs
+    qkv = attention.qkv_module
+    if issubclass(acts_as(qkv), MultiQueryQKVModule) or not is_own(qkv, QKVModule):
+        raise Differs
+    if not is_own(attention.attention, GeometricAttention):
+        raise Differs
+    first, second, config = Reader(), Reader(), qkv.config
+    norm = first.take(_norm_of(block.norm), "norm")
+    linear = first.take(linear_of(qkv.in_linear, EquiLinear, mv, s), "attention.qkv_module.in_linear")
+    of_head = config.hidden_mv_channels, config.hidden_s_channels or 0
+    out_linear = linear_of(attention.out_linear, EquiLinear, *(count * config.num_heads for count in of_head))
+    out = second.take(out_linear, "attention.out_linear")
+    mlp = _mlp_of(block.mlp, mv, s, second)
+    if (out.out, out.scalars) != (mv, s):
+        raise Differs
+    return _Block(mv, s, norm, linear, out, mlp), first.named, second.named
+
+
+@lru_cache(maxsize=256)
+def _before(block: _Block, names: tuple[str, ...]) -> Composite:
+    """Norm and map: queries, keys and values of features and the parameters of these names, as features."""
+    steps = Steps(1 + len(names), PROJECTIVE)
+    steps.linear(steps.norm(0, block.mv, block.norm), block.qkv, 1)
+
+    def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
+        module, shape = ends
+        return functional_call(_Before(module), Part.named(names, inputs[1:]), (inputs[0], shape))
+
+    return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary)
+
+
+@lru_cache(maxsize=1)
+def _join() -> str:
+    """The attributes of the published join of planes."""
+    (a, b, out), terms = _core.table_terms(PROJECTIVE.products["regressive"])
+    sign = [JOIN_SIGNS[PROJECTIVE.grades[blade]] for blade in PROJECTIVE.order]
+    return json.dumps({"sizes": [a, b, out], "terms": [[i, k, o, int(s * sign[o])] for i, k, o, s in terms]})
+
+
+@lru_cache(maxsize=256)
+def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
+    """The map of the attention's result, the residual, and the perceptron with its own, of the attention's features, those of the block, the
+    reference of joins and parameters."""
+    steps = Steps(3 + len(names), PROJECTIVE)
+    place = 3
+
+    def linear(x: int, linear: Linear, scalars: Optional[int] = None) -> int:
+        nonlocal place
+        place += 1 + len(linear.given)
+        return steps.linear(x, linear, place - 1 - len(linear.given), scalars)
+
+    residual = steps.add("add", {}, [1, linear(0, block.out)])
+    x, mv, s = steps.norm(residual, block.mv, block.norm), block.mv, block.s
+    for layer in block.mlp:
+        if isinstance(layer, Linear):
+            x, mv, s = linear(x, layer), layer.out, layer.scalars
+        elif isinstance(layer, _Gate):
+            x = steps.norm(x, mv, None, gate=layer.kind, scalar_gate=layer.scalar_kind if s else None)
+        else:
+            channels = layer.left.out
+            scalars = steps.first(x, s) if s else None
+            factors = [linear(x, part) for part in (layer.left, layer.right, layer.join_left, layer.join_right)]
+            products = steps.product(PROJECTIVE.products["geometric"], factors[:2], channels, rows)
+            joins = steps.product(_join(), factors[2:], channels, rows)
+            both = steps.add("concat", {"axis": 1}, [products, steps.add("mul", {}, [joins, 2])])
+            x = linear(steps.flat(both, 2 * channels, rows), layer.out, scalars)
+            mv, s = layer.out.out, layer.out.scalars
+    steps.add("add", {}, [residual, x])
+
+    def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
+        module, shape = ends
+        return functional_call(_Behind(module), Part.named(names, inputs[3:]), (*inputs[:3], shape))
+
+    return composite(steps.made, ["same"] * (3 + len(names)), "same", ordinary)
+
+
+def _features(block: nn.Module, whole: Tensor, shape: tuple[int, ...]) -> Features:
+    return Features.of_whole(whole, block.mlp.layers[0].linear_left.weight.shape[1], shape, PROJECTIVE)
+
+
+class _Before(Part):
+    def forward(self, whole: Tensor, shape: tuple[int, ...]) -> Tensor:
+        block = self.block
+        x = run_layer(block.norm, EquiLayerNorm, _features(block, whole, shape))
+        return run_layer(block.attention.qkv_module.in_linear, EquiLinear, x).whole()
+
+
+class _Behind(Part):
+    def forward(self, attended: Tensor, whole: Tensor, reference: Tensor, shape: tuple[int, ...]) -> Tensor:
+        block, x = self.block, _features(self.block, whole, shape)
+        channels = block.attention.out_linear.weight.shape[1]
+        h = Features.of_whole(attended, channels, shape, PROJECTIVE)
+        x = x + run_layer(block.attention.out_linear, EquiLinear, h)
+        # The one component of the reference that joins read.
+        wide = torch.nn.functional.pad(reference.t().reshape(*shape, -1)[..., None], (14, 1))
+        return (x + run_layer(block.mlp, GeoMLP, run_layer(block.norm, EquiLayerNorm, x), wide)).whole()
+
+
+def block_of(
+    module: nn.Module, x: Features, reference: Optional[Tensor], extra: Optional[Features], mask: Any
+) -> Optional[Features]:
+    """The block's result by composites; None where its layers are to be run one by one: on other devices, under compilers, transformations
+    or autocast, with layers that somebody watches or has replaced, dropout, several queries to a key, or channels beside the queries'."""
+    if extra is not None or x.mv.device.type not in composites.DEVICES or not is_eager(x.mv):
+        return None
+    if 0 in x.mv.shape or reference is None or module._checkpoint_mlp or module._checkpoint_attn:
+        return None
+    try:
+        block, first, second = _read(module, *x.channels)
+    except Differs:
+        return None
+    whole = x.whole()
+    factor = reference_rows(reference, x, module.mlp.layers[0].linear_left.weight.shape[0])
+    factor = factor.to(whole.dtype).contiguous()
+    first_inputs, second_inputs = [whole, *(p for _, p in first)], [p for _, p in second]
+    if not is_plain([*first_inputs, factor, *second_inputs]):
+        return None
+    before = _before(block, tuple(name for name, _ in first))
+    behind = _behind(block, x.mv.shape[2], tuple(name for name, _ in second))
+    if not before.native.admits(first_inputs) or not behind.native.admits([whole, whole, factor, *second_inputs]):
+        return None
+    ends = module, x.shape
+    config, attention = module.attention.qkv_module.config, module.attention
+    of_head = config.hidden_mv_channels, config.hidden_s_channels
+    y = Features.of_whole(run(before, first_inputs, ends), block.qkv.out, x.shape, x.blades)
+    q, k, v = split(y, 3, *of_head, config.num_heads)
+    q, k = ((mv, attention._placed(s, x)) for mv, s in (q, k))
+    h = attention.attention._weigh(q, k, v, x, x.shape, mask).whole()
+    made = run(behind, [h, whole, factor, *second_inputs], ends)
+    return Features.of_whole(made, block.mv, x.shape, x.blades)
