@@ -1,21 +1,20 @@
-"""A training step and a prediction of L-GATr and L-GATr-slim: the published package beside gradewise.torch.lgatr, eager and as a CUDA graph.
+"""A training step and a prediction of L-GATr, L-GATr-slim and GATr: the published packages beside gradewise.torch, eager and as a CUDA graph.
 
     pip install lgatr==2.0.0
-    python benches/compare_transformers.py [--tokens 64] [--batch 128] [--blocks 12]
+    pip install git+https://github.com/Qualcomm-AI-research/geometric-algebra-transformer
+    python benches/compare_transformers.py [--tokens 64] [--batch 128] [--blocks 12] [--only LGATr]
 
 Prints a line of JSON for each model: medians between CUDA events in milliseconds, peak memory in GiB. Float32, products of matrices in TF32,
-fused AdamW. Needs a CUDA device.
+fused AdamW. Needs a CUDA device. A package that is not installed is left out, with a line that says so.
 """
 
 import argparse
+import importlib
 import json
 import statistics
 import warnings
 
-import lgatr
 import torch
-
-import gradewise.torch.lgatr
 
 
 def median_ms(work, repeats=20):
@@ -34,15 +33,16 @@ def median_ms(work, repeats=20):
 
 def network(package, name, blocks):
     torch.manual_seed(0)
-    if name == "LGATr":
-        return package.LGATr(
-            num_blocks=blocks, in_mv_channels=1, out_mv_channels=1, hidden_mv_channels=16, in_s_channels=1, out_s_channels=1,
-            hidden_s_channels=32, attention={"num_heads": 8}, mlp={},
+    scalars = dict(in_s_channels=1, out_s_channels=1)
+    multivectors = dict(num_blocks=blocks, in_mv_channels=1, out_mv_channels=1, hidden_mv_channels=16)
+    if name == "LGATrSlim":
+        return package.LGATrSlim(
+            num_blocks=blocks, in_v_channels=1, out_v_channels=1, hidden_v_channels=32, hidden_s_channels=96, num_heads=8, **scalars
         ).cuda()
-    return package.LGATrSlim(
-        num_blocks=blocks, in_v_channels=1, out_v_channels=1, hidden_v_channels=32, in_s_channels=1, out_s_channels=1,
-        hidden_s_channels=96, num_heads=8,
-    ).cuda()
+    if name == "GATr":
+        attention, mlp = package.SelfAttentionConfig(num_heads=8), package.MLPConfig()
+        return package.GATr(**multivectors, **scalars, hidden_s_channels=128, attention=attention, mlp=mlp).cuda()
+    return package.LGATr(**multivectors, **scalars, hidden_s_channels=32, attention={"num_heads": 8}, mlp={}).cuda()
 
 
 def measure(model, inputs):
@@ -69,20 +69,40 @@ def measure(model, inputs):
     return {**found, "graph_ms": median_ms(graph.replay)}
 
 
+def package_of(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        print(json.dumps({"left out": name, "reason": str(error)}), flush=True)
+        return None
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=12)
+    parser.add_argument("--only", help="one model: LGATr, LGATrSlim or GATr")
+    parser.add_argument("--ours", action="store_true", help="without the published packages")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.backends.cuda.matmul.allow_tf32 = True
-    print(json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "lgatr": lgatr.__version__}))
-    for name, components in (("LGATr", 16), ("LGATrSlim", 4)):
-        shape = (options.batch, options.tokens, 1)
-        inputs = (torch.randn(*shape, components, device="cuda"), torch.randn(*shape, device="cuda"))
-        for by, package in (("published", lgatr), ("gradewise", gradewise.torch.lgatr)):
-            print(json.dumps({"model": name, "by": by, **measure(network(package, name, options.blocks), inputs)}), flush=True)
+    print(json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__}))
+    cases = [
+        ("LGATr", "lgatr", 16, (options.batch, options.tokens), options.blocks),
+        ("LGATrSlim", "lgatr", 4, (options.batch, options.tokens), options.blocks),
+        ("GATr", "gatr", 16, (64, 4), 10),
+        ("GATr", "gatr", 16, (64, 200), 10),
+    ]
+    for name, published, components, sizes, blocks in cases:
+        if options.only not in (None, name):
+            continue
+        inputs = (torch.randn(*sizes, 1, components, device="cuda"), torch.randn(*sizes, 1, device="cuda"))
+        for by in ([] if options.ours else [published]) + [f"gradewise.torch.{published}"]:
+            package = package_of(by)
+            if package is not None:
+                found = measure(network(package, name, blocks), inputs)
+                print(json.dumps({"model": name, "sizes": sizes, "by": by, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Blocks of L-GATr as composites: on the CPU too here, where their layers are run one by one otherwise."""
+"""Blocks of L-GATr and GATr as composites: on the CPU too here, where their layers are run one by one otherwise."""
 
 import itertools
 
@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.func import functional_call, hessian
 
-from gradewise.torch import lgatr
+from gradewise.torch import gatr, lgatr
 from gradewise.torch._transformers import composites
-from gradewise.torch.lgatr.layers import block as blocks
-from gradewise.torch.lgatr.layers import composite
+from gradewise.torch.gatr.layers import block as gatr_block
+from gradewise.torch.lgatr.layers import block as lgatr_block
 from test_transformers_golden import CASES, expected, run
 from transformer_cases import evaluate, worst
 
@@ -27,6 +27,9 @@ BASE = dict(
     mlp={"mlp_ratio": 2},
 )
 OPTIONS = {
+    "GATr": {"package": gatr, "mlp": {}},
+    "GATr, one layer more": {"package": gatr, "mlp": {"activation": "relu"}, "attention": {"num_heads": 1, "multi_query": False}},
+    "GATr, positions": {"package": gatr, "mlp": {}, "attention": {"num_heads": 2, "multi_query": False, "pos_encoding": True}},
     "usual": {},
     "no gains": {"norm_elementwise_affine": False},
     "head scale": {"attention": {"num_heads": 2, "head_scale": True}},
@@ -43,21 +46,25 @@ OPTIONS = {
 def counted(monkeypatch):
     """Composites on the CPU, and how many blocks ran as such."""
     count = [0]
-    own = composite.block_of
 
-    def counting(*arguments):
-        made = own(*arguments)
-        count[0] += made is not None
-        return made
+    def counting(own):
+        def count_one(*arguments):
+            made = own(*arguments)
+            count[0] += made is not None
+            return made
+
+        return count_one
 
     monkeypatch.setattr(composites, "DEVICES", {"cpu", "cuda"})
-    monkeypatch.setattr(blocks, "block_of", counting)
+    for module in (lgatr_block, gatr_block):
+        monkeypatch.setattr(module, "block_of", counting(module.block_of))
     return count
 
 
-def model_of(**options):
+def model_of(package=lgatr, **options):
     torch.manual_seed(0)
-    model = lgatr.LGATr(**BASE | options).double()
+    kind = lgatr.LGATr if package is lgatr else gatr.GATr
+    model = kind(**BASE | options).double()
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.2 * torch.randn_like(p))
@@ -107,13 +114,14 @@ def test_masks(counted, monkeypatch):
     assert worst(found, one_by_one(monkeypatch, model, inputs, cotangents, attn_mask=mask)) < 1e-12
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case[2] == "LGATr"], ids=lambda case: case[0])
+@pytest.mark.parametrize("case", [case for case in CASES if case[2] in ("LGATr", "GATr")], ids=lambda case: case[0])
 def test_golden_vectors(case, counted):
     assert worst(run(case, F64, "cpu"), expected(case[4])) < 1e-11
 
 
-def test_second_derivatives(counted, monkeypatch):
-    model = model_of()
+@pytest.mark.parametrize("name", ["usual", "GATr"])
+def test_second_derivatives(name, counted, monkeypatch):
+    model = model_of(**OPTIONS[name])
     inputs = inputs_of(model, (), 3)
     x = inputs["multivectors"].requires_grad_()
 

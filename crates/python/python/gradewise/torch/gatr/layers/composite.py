@@ -63,7 +63,8 @@ class _Block:
     mv: int
     s: int
     norm: Norm
-    qkv: Linear
+    qkv: tuple[Linear, ...]
+    """One map of queries, keys and values, or one of each."""
     out: Linear
     mlp: tuple[_Layer, ...]
 
@@ -109,27 +110,37 @@ def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
     if not is_own(attention, SelfAttention) or not _is_off(attention.dropout):
         raise Differs
     qkv = attention.qkv_module
-    if issubclass(acts_as(qkv), MultiQueryQKVModule) or not is_own(qkv, QKVModule):
+    is_shared = issubclass(acts_as(qkv), MultiQueryQKVModule)
+    if not is_own(qkv, MultiQueryQKVModule if is_shared else QKVModule):
         raise Differs
     if not is_own(attention.attention, GeometricAttention):
         raise Differs
     first, second, config = Reader(), Reader(), qkv.config
     norm = first.take(_norm_of(block.norm), "norm")
-    linear = first.take(linear_of(qkv.in_linear, EquiLinear, mv, s), "attention.qkv_module.in_linear")
+    linears = tuple(
+        first.take(linear_of(getattr(qkv, name), EquiLinear, mv, s), f"attention.qkv_module.{name}")
+        for name in (("q_linear", "k_linear", "v_linear") if is_shared else ("in_linear",))
+    )
     of_head = config.hidden_mv_channels, config.hidden_s_channels or 0
     out_linear = linear_of(attention.out_linear, EquiLinear, *(count * config.num_heads for count in of_head))
     out = second.take(out_linear, "attention.out_linear")
     mlp = _mlp_of(block.mlp, mv, s, second)
     if (out.out, out.scalars) != (mv, s):
         raise Differs
-    return _Block(mv, s, norm, linear, out, mlp), first.named, second.named
+    return _Block(mv, s, norm, linears, out, mlp), first.named, second.named
 
 
 @lru_cache(maxsize=256)
 def _before(block: _Block, names: tuple[str, ...]) -> Composite:
-    """Norm and map: queries, keys and values of features and the parameters of these names, as features."""
+    """Norm and maps: queries, keys and values of features and the parameters of these names, as features, those of several maps one below
+    the other."""
     steps = Steps(1 + len(names), PROJECTIVE)
-    steps.linear(steps.norm(0, block.mv, block.norm), block.qkv, 1)
+    x, place, made = steps.norm(0, block.mv, block.norm), 1, []
+    for linear in block.qkv:
+        made.append(steps.linear(x, linear, place))
+        place += 1 + len(linear.given)
+    if len(made) > 1:
+        steps.add("concat", {"axis": 0}, made)
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
         module, shape = ends
@@ -158,7 +169,7 @@ def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
         place += 1 + len(linear.given)
         return steps.linear(x, linear, place - 1 - len(linear.given), scalars)
 
-    residual = steps.add("add", {}, [1, linear(0, block.out)])
+    residual = steps.add("add", None, [1, linear(0, block.out)])
     x, mv, s = steps.norm(residual, block.mv, block.norm), block.mv, block.s
     for layer in block.mlp:
         if isinstance(layer, Linear):
@@ -171,10 +182,10 @@ def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
             factors = [linear(x, part) for part in (layer.left, layer.right, layer.join_left, layer.join_right)]
             products = steps.product(PROJECTIVE.products["geometric"], factors[:2], channels, rows)
             joins = steps.product(_join(), factors[2:], channels, rows)
-            both = steps.add("concat", {"axis": 1}, [products, steps.add("mul", {}, [joins, 2])])
+            both = steps.add("concat", {"axis": 1}, [products, steps.add("mul", None, [joins, 2])])
             x = linear(steps.flat(both, 2 * channels, rows), layer.out, scalars)
             mv, s = layer.out.out, layer.out.scalars
-    steps.add("add", {}, [residual, x])
+    steps.add("add", None, [residual, x])
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
         module, shape = ends
@@ -190,8 +201,10 @@ def _features(block: nn.Module, whole: Tensor, shape: tuple[int, ...]) -> Featur
 class _Before(Part):
     def forward(self, whole: Tensor, shape: tuple[int, ...]) -> Tensor:
         block = self.block
-        x = run_layer(block.norm, EquiLayerNorm, _features(block, whole, shape))
-        return run_layer(block.attention.qkv_module.in_linear, EquiLinear, x).whole()
+        x, qkv = run_layer(block.norm, EquiLayerNorm, _features(block, whole, shape)), block.attention.qkv_module
+        shared = "q_linear", "k_linear", "v_linear"
+        linears = [getattr(qkv, name) for name in (shared if hasattr(qkv, "q_linear") else ("in_linear",))]
+        return torch.cat([run_layer(linear, EquiLinear, x).whole() for linear in linears])
 
 
 class _Behind(Part):
@@ -231,9 +244,15 @@ def block_of(
     ends = module, x.shape
     config, attention = module.attention.qkv_module.config, module.attention
     of_head = config.hidden_mv_channels, config.hidden_s_channels
-    y = Features.of_whole(run(before, first_inputs, ends), block.qkv.out, x.shape, x.blades)
-    q, k, v = split(y, 3, *of_head, config.num_heads)
+    y = run(before, first_inputs, ends)
+    heights = [linear.scalars + x.blades.size * linear.out for linear in block.qkv]
+    parts = zip(y.split(heights), block.qkv)
+    made = [Features.of_whole(part, linear.out, x.shape, x.blades) for part, linear in parts]
+    if len(made) == 1:
+        q, k, v = split(made[0], 3, *of_head, config.num_heads)
+    else:
+        q, k, v = (split(part, 1, *of_head, heads)[0] for part, heads in zip(made, (config.num_heads, 1, 1)))
     q, k = ((mv, attention._placed(s, x)) for mv, s in (q, k))
     h = attention.attention._weigh(q, k, v, x, x.shape, mask).whole()
-    made = run(behind, [h, whole, factor, *second_inputs], ends)
-    return Features.of_whole(made, block.mv, x.shape, x.blades)
+    result = run(behind, [h, whole, factor, *second_inputs], ends)
+    return Features.of_whole(result, block.mv, x.shape, x.blades)

@@ -175,7 +175,7 @@ def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
         return steps.norm(x, channels, norm, place - norm.gains - norm.scalar_gains, **gates)
 
     h = linear(steps.merge(0, block.mv_of_head, block.s_of_head), block.out)
-    residual = steps.add("add", {}, [1, h])
+    residual = steps.add("add", None, [1, h])
     x, mv, s = norm(residual, block.mv, block.norm2), block.mv, block.s
     layers = list(block.mlp)
     while layers:
@@ -192,7 +192,7 @@ def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
             x, mv, s = linear(made, layer.out, scalars), layer.out.out, layer.out.scalars
             gate = layers.pop(0).kind if layers and isinstance(layers[0], _Gate) else None
             x = norm(x, mv, layer.norm, gate=gate, scalar_gate=gate if s else None)
-    steps.add("add", {}, [residual, x])
+    steps.add("add", None, [residual, x])
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
         module, shape = ends
