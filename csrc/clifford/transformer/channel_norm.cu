@@ -4,7 +4,7 @@
 // A block works on TILE rows, one for each lane; its warps take the channels in turn, and share sums through shared memory, in a fixed order.
 #include "gradewise/math.cuh"
 
-constexpr int TILE = 32, WARPS = 8, MOST_BLADES = 32;
+constexpr int TILE = 32, WARPS = 16, MOST_BLADES = 32;
 
 /// The planes grade by grade: those of grade k are plane[first[k]], …, plane[first[k + 1] − 1]. `factor` has the scalar part of
 /// reverse(blade)·blade for each plane.
@@ -115,6 +115,7 @@ struct Scales {
     template <class T>
     GW_DEVICE static C quadratic(const Row<T>& x, const GradedPlanes& planes, int grade, i64 channel) {
         C form = 0;
+#pragma unroll 4
         for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
             const C value = x.blade(planes.plane[i], channel);
             form += C(planes.factor[planes.plane[i]]) * value * value;
@@ -150,6 +151,7 @@ GW_DEVICE void channel_norm(const GradedPlanes& planes, const NormOptions& optio
             }
             for (int grade = 0; grade < planes.grades; ++grade) {
                 const C factor = by.scale * (own == nullptr ? C(1) : widen(own[grade])) * gate;
+#pragma unroll 4
                 for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
                     const i32 plane = planes.plane[i];
                     out[(scalars + plane * channels + channel) * rows + row] = narrow<T>(in.blade(plane, channel) * factor);
@@ -171,6 +173,7 @@ struct Gate {
                    i64 channel) {
         for (int grade = 0; grade < planes.grades; ++grade) {
             C sum = 0;
+#pragma unroll 4
             for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
                 sum += x.blade(planes.plane[i], channel) * grad.blade(planes.plane[i], channel);
             }
@@ -230,6 +233,7 @@ GW_DEVICE void channel_norm_backward(const GradedPlanes& planes, const NormOptio
                 }
                 const C factor = by.scale * (own == nullptr ? C(1) : widen(own[grade]));
                 C of_gain = 0;
+#pragma unroll 4
                 for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
                     const i32 plane = planes.plane[i];
                     const C value = in.blade(plane, channel);
@@ -273,13 +277,13 @@ GW_DEVICE void channel_norm_backward(const GradedPlanes& planes, const NormOptio
 }
 
 #define GW_KERNELS(T, NAME)                                                                                             \
-    extern "C" __global__ void __launch_bounds__(TILE * WARPS, 4) gw_channel_norm_fwd_##NAME(                              \
+    extern "C" __global__ void __launch_bounds__(TILE * WARPS, 2) gw_channel_norm_fwd_##NAME(                              \
         const __grid_constant__ GradedPlanes planes, NormOptions options, const T* x, const T* gains, const T* scalar_gains, T* out,            \
         i64 scalars, i64 channels, i64 rows) {                                                                          \
         begin_kernel();                                                                                                 \
         channel_norm<T>(planes, options, x, gains, scalar_gains, out, scalars, channels, rows);                         \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(TILE * WARPS, 4) gw_channel_norm_bwd_##NAME(                              \
+    extern "C" __global__ void __launch_bounds__(TILE * WARPS, 2) gw_channel_norm_bwd_##NAME(                              \
         const __grid_constant__ GradedPlanes planes, NormOptions options, const T* x, const T* gains, const T* scalar_gains, const T* grad,     \
         T* grad_x, Compute<T>* partial, i64 scalars, i64 channels, i64 rows) {                                          \
         begin_kernel();                                                                                                 \

@@ -2,9 +2,22 @@
 // in the matrices is said once, in `Places`; crates/kernels/src/ops/clifford/transformer/equi_linear/mod.rs has the definition.
 #include "gradewise/types.cuh"
 
-/// The sizes of a map. `mixed` planes of the first pair mix with scalars.
+/// The sizes of a map. `mixed` planes of the first pair mix with scalars. 32 bits: divisions of 64 take most of the time otherwise, and the
+/// launcher sees to it that all elements can be counted.
 struct EquiSizes {
-    i64 scalars_in, scalars_out, channels_in, channels_out, pairs, maps, mixed;
+    u32 scalars_in, scalars_out, channels_in, channels_out, pairs, maps, mixed, entries;
+};
+
+/// The entries of the maps, listed twice: by the cells of the pairs [pairs, 2, 2], each with its map, and by the maps, each with its cell.
+struct EquiEntries {
+    /// Where the list of each cell begins, and one past the last; then map and value of each entry.
+    const double *cell_first, *of_cells;
+    /// Where the list of each map begins, and one past the last; then cell and value of each entry.
+    const double *map_first, *of_maps;
+
+    GW_DEVICE EquiEntries(const double* table, const EquiSizes& size)
+        : cell_first(table), of_cells(cell_first + 4 * size.pairs + 1), map_first(of_cells + 2 * size.entries),
+          of_maps(map_first + size.maps + 1) {}
 };
 
 /// The parameters besides the coefficients, null where they are absent. `planes_bias` has an element for each channel, `to_planes_bias` one
@@ -19,63 +32,70 @@ struct EquiParameters {
 struct Places {
     EquiSizes size;
 
-    GW_DEVICE i64 top_out() const { return size.scalars_out + 2 * size.channels_out; }
-    GW_DEVICE i64 top_in() const { return size.scalars_in + 2 * size.channels_in; }
-    GW_DEVICE i64 first() const { return top_out() * top_in(); }
-    GW_DEVICE i64 all() const { return first() + (size.pairs - 1) * 4 * size.channels_out * size.channels_in; }
+    GW_DEVICE u32 top_out() const { return size.scalars_out + 2 * size.channels_out; }
+    GW_DEVICE u32 top_in() const { return size.scalars_in + 2 * size.channels_in; }
+    GW_DEVICE u32 first() const { return top_out() * top_in(); }
+    GW_DEVICE u32 all() const { return first() + (size.pairs - 1) * 4 * size.channels_out * size.channels_in; }
 
     /// The element, of the first matrix or of the others, that maps channel `in` of plane `column` to channel `out` of plane `row` of a pair.
     template <class T>
-    GW_DEVICE T block(const T* first, const T* others, i64 pair, i64 row, i64 column, i64 out, i64 in) const {
-        const i64 down = row * size.channels_out + out, across = column * size.channels_in + in;
+    GW_DEVICE T block(const T* first, const T* others, u32 pair, u32 row, u32 column, u32 out, u32 in) const {
+        const u32 down = row * size.channels_out + out, across = column * size.channels_in + in;
         if (pair == 0) return first[(size.scalars_out + down) * top_in() + size.scalars_in + across];
         return others[((pair - 1) * 2 * size.channels_out + down) * 2 * size.channels_in + across];
     }
 };
 
-/// The element at `index` of both matrices. `table` is [maps, pairs, 2, 2].
+/// The element at `index` of both matrices, or of their transposes.
 template <class T>
-GW_DEVICE Compute<T> matrix_element(const Places& places, const EquiParameters<const T>& from, const double* table,
-                                    i64 index) {
+GW_DEVICE Compute<T> matrix_element(const Places& places, const EquiParameters<const T>& from, const EquiEntries& entries,
+                                    i32 transposed, u32 index) {
     using C = Compute<T>;
     const EquiSizes& size = places.size;
-    i64 pair = 0, down, across;
+    u32 pair = 0, down, across;
     if (index < places.first()) {
-        const i64 row = index / places.top_in(), column = index % places.top_in();
+        const u32 line = transposed ? places.top_out() : places.top_in();
+        const u32 row = transposed ? index % line : index / line, column = transposed ? index / line : index % line;
         if (row < size.scalars_out) {
             if (column < size.scalars_in) return from.between == nullptr ? C(0) : widen(from.between[row * size.scalars_in + column]);
-            const i64 plane = (column - size.scalars_in) / size.channels_in, in = (column - size.scalars_in) % size.channels_in;
+            const u32 plane = (column - size.scalars_in) / size.channels_in, in = (column - size.scalars_in) % size.channels_in;
             if (from.to_scalars == nullptr || plane >= size.mixed) return 0;
             return widen(from.to_scalars[(row * size.channels_in + in) * size.mixed + plane]);
         }
         down = row - size.scalars_out;
         if (column < size.scalars_in) {
-            const i64 plane = down / size.channels_out, out = down % size.channels_out;
+            const u32 plane = down / size.channels_out, out = down % size.channels_out;
             if (from.to_planes == nullptr || plane >= size.mixed) return 0;
             return widen(from.to_planes[(out * size.mixed + plane) * size.scalars_in + column]);
         }
         across = column - size.scalars_in;
     } else {
-        const i64 rest = index - places.first(), matrix = 4 * size.channels_out * size.channels_in;
+        const u32 rest = index - places.first(), matrix = 4 * size.channels_out * size.channels_in;
         pair = rest / matrix + 1;
-        down = rest % matrix / (2 * size.channels_in);
-        across = rest % (2 * size.channels_in);
+        const u32 line = 2 * (transposed ? size.channels_out : size.channels_in), within = rest % matrix;
+        down = transposed ? within % line : within / line;
+        across = transposed ? within / line : within % line;
     }
-    const i64 row = down / size.channels_out, out = down % size.channels_out;
-    const i64 column = across / size.channels_in, in = across % size.channels_in;
+    const u32 row = down / size.channels_out, out = down % size.channels_out;
+    const u32 column = across / size.channels_in, in = across % size.channels_in;
+    const u32 cell = 4 * pair + 2 * row + column;
+    const u32 end = static_cast<u32>(entries.cell_first[cell + 1]);
     C sum = 0;
-    for (i64 map = 0; map < size.maps; ++map) {
-        const double factor = table[(map * size.pairs + pair) * 4 + 2 * row + column];
-        if (factor != 0) sum += C(factor) * widen(from.weight[(out * size.channels_in + in) * size.maps + map]);
+    for (u32 entry = static_cast<u32>(entries.cell_first[cell]); entry < end; ++entry) {
+        const u32 map = static_cast<u32>(entries.of_cells[2 * entry]);
+        sum += C(entries.of_cells[2 * entry + 1]) * widen(from.weight[(out * size.channels_in + in) * size.maps + map]);
     }
     return sum;
 }
 
-/// The matrices. One thread for an element.
+/// The matrices, or their transposes. One thread for an element.
 template <class T>
-GW_DEVICE void equi_matrices(const Places& places, const EquiParameters<const T>& from, const double* table, T* matrices) {
-    for (i64 index = thread_index(); index < places.all(); index += thread_count()) {
-        matrices[index] = narrow<T>(matrix_element<T>(places, from, table, index));
+GW_DEVICE void equi_matrices(const Places& places, const EquiParameters<const T>& from, const double* table, i32 transposed,
+                             T* matrices) {
+    const EquiEntries entries(table, places.size);
+    const u32 step = static_cast<u32>(thread_count());
+    for (u32 index = static_cast<u32>(thread_index()); index < places.all(); index += step) {
+        matrices[index] = narrow<T>(matrix_element<T>(places, from, entries, transposed, index));
     }
 }
 
@@ -83,16 +103,16 @@ GW_DEVICE void equi_matrices(const Places& places, const EquiParameters<const T>
 template <class T>
 GW_DEVICE void equi_bias(const Places& places, const EquiParameters<const T>& from, T* out, i64 columns) {
     const EquiSizes& size = places.size;
-    for (i64 row = blockIdx.x; row < places.top_out(); row += gridDim.x) {
+    for (u32 row = blockIdx.x; row < places.top_out(); row += gridDim.x) {
         T value = narrow<T>(Compute<T>(0));
         if (row < size.scalars_out) {
             if (from.to_scalars_bias != nullptr) value = from.to_scalars_bias[row];
         } else {
-            const i64 plane = (row - size.scalars_out) / size.channels_out, channel = (row - size.scalars_out) % size.channels_out;
+            const u32 plane = (row - size.scalars_out) / size.channels_out, channel = (row - size.scalars_out) % size.channels_out;
             if (from.planes_bias != nullptr && plane == 0) value = from.planes_bias[channel];
             if (from.to_planes_bias != nullptr && plane < size.mixed) value = from.to_planes_bias[channel * size.mixed + plane];
         }
-        for (i64 column = threadIdx.x; column < columns; column += blockDim.x) out[row * columns + column] = value;
+        for (i64 column = threadIdx.x; column < columns; column += blockDim.x) out[static_cast<i64>(row) * columns + column] = value;
     }
 }
 
@@ -102,21 +122,23 @@ GW_DEVICE void equi_gradients(const Places& places, const T* first, const T* oth
                               const EquiParameters<T>& to) {
     using C = Compute<T>;
     const EquiSizes& size = places.size;
-    const i64 weights = size.channels_out * size.channels_in * size.maps;
-    const i64 to_planes = size.mixed * size.channels_out * size.scalars_in;
-    const i64 to_scalars = size.scalars_out * size.mixed * size.channels_in;
-    const i64 between = size.scalars_out * size.scalars_in;
-    const i64 biases = places.top_out();
-    const i64 all = weights + to_planes + to_scalars + between + biases;
-    for (i64 position = thread_index(); position < all; position += thread_count()) {
-        i64 index = position;
+    const u32 weights = size.channels_out * size.channels_in * size.maps;
+    const u32 to_planes = size.mixed * size.channels_out * size.scalars_in;
+    const u32 to_scalars = size.scalars_out * size.mixed * size.channels_in;
+    const u32 between = size.scalars_out * size.scalars_in;
+    const u32 biases = places.top_out();
+    const u32 all = weights + to_planes + to_scalars + between + biases;
+    const EquiEntries entries(table, size);
+    const u32 step = static_cast<u32>(thread_count());
+    for (u32 position = static_cast<u32>(thread_index()); position < all; position += step) {
+        u32 index = position;
         if (index < weights) {
-            const i64 map = index % size.maps, in = index / size.maps % size.channels_in, out = index / size.maps / size.channels_in;
+            const u32 map = index % size.maps, in = index / size.maps % size.channels_in, out = index / size.maps / size.channels_in;
+            const u32 end = static_cast<u32>(entries.map_first[map + 1]);
             C sum = 0;
-            for (i64 entry = 0; entry < 4 * size.pairs; ++entry) {
-                const double factor = table[map * 4 * size.pairs + entry];
-                if (factor == 0) continue;
-                sum += C(factor) * widen(places.block(first, others, entry / 4, entry / 2 % 2, entry % 2, out, in));
+            for (u32 entry = static_cast<u32>(entries.map_first[map]); entry < end; ++entry) {
+                const u32 cell = static_cast<u32>(entries.of_maps[2 * entry]);
+                sum += C(entries.of_maps[2 * entry + 1]) * widen(places.block(first, others, cell / 4, cell / 2 % 2, cell % 2, out, in));
             }
             to.weight[index] = narrow<T>(sum);
             continue;
@@ -124,16 +146,16 @@ GW_DEVICE void equi_gradients(const Places& places, const T* first, const T* oth
         index -= weights;
         if (index < to_planes) {
             if (to.to_planes == nullptr) continue;
-            const i64 row = index / size.scalars_in, column = index % size.scalars_in;
-            const i64 down = size.scalars_out + row % size.mixed * size.channels_out + row / size.mixed;
+            const u32 row = index / size.scalars_in, column = index % size.scalars_in;
+            const u32 down = size.scalars_out + row % size.mixed * size.channels_out + row / size.mixed;
             to.to_planes[index] = first[down * places.top_in() + column];
             continue;
         }
         index -= to_planes;
         if (index < to_scalars) {
             if (to.to_scalars == nullptr) continue;
-            const i64 row = index / (size.mixed * size.channels_in), column = index % (size.mixed * size.channels_in);
-            const i64 across = size.scalars_in + column % size.mixed * size.channels_in + column / size.mixed;
+            const u32 row = index / (size.mixed * size.channels_in), column = index % (size.mixed * size.channels_in);
+            const u32 across = size.scalars_in + column % size.mixed * size.channels_in + column / size.mixed;
             to.to_scalars[index] = first[row * places.top_in() + across];
             continue;
         }
@@ -148,7 +170,7 @@ GW_DEVICE void equi_gradients(const Places& places, const T* first, const T* oth
             if (to.to_scalars_bias != nullptr) to.to_scalars_bias[index] = bias[index];
             continue;
         }
-        const i64 plane = (index - size.scalars_out) / size.channels_out, channel = (index - size.scalars_out) % size.channels_out;
+        const u32 plane = (index - size.scalars_out) / size.channels_out, channel = (index - size.scalars_out) % size.channels_out;
         if (to.planes_bias != nullptr && plane == 0) to.planes_bias[channel] = bias[index];
         if (to.to_planes_bias != nullptr && plane < size.mixed) to.to_planes_bias[channel * size.mixed + plane] = bias[index];
     }
@@ -156,9 +178,9 @@ GW_DEVICE void equi_gradients(const Places& places, const T* first, const T* oth
 
 #define GW_KERNELS(T, NAME)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_equi_matrices_##NAME(                                           \
-        EquiSizes size, EquiParameters<const T> from, const double* table, T* matrices) {                                \
+        EquiSizes size, EquiParameters<const T> from, const double* table, i32 transposed, T* matrices) {                                \
         begin_kernel();                                                                                                  \
-        equi_matrices<T>({size}, from, table, matrices);                                                                 \
+        equi_matrices<T>({size}, from, table, transposed, matrices);                                                                 \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_equi_bias_##NAME(                                               \
         EquiSizes size, EquiParameters<const T> from, T* out, i64 columns) {                                             \

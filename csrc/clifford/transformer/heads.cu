@@ -5,9 +5,7 @@
 // group and head through shared memory, so that either side is read and written along its last axis.
 //
 // Dynamic shared memory (crates/kernels/src/ops/clifford/transformer/heads/cuda.rs): see `Block`.
-#include "clifford/pointwise/square_sum.cuh"
-#include "gradewise/math.cuh"
-#include "gradewise/strided.cuh"
+#include "clifford/transformer/heads.cuh"
 
 namespace {
 
@@ -16,44 +14,7 @@ constexpr int THREADS = 256;
 constexpr int DEPTH = 4;
 /// Sums that the threads of a row add up at once.
 constexpr int SUMS = 4;
-/// Added to the variance of a head's scalars.
-constexpr double SCALAR_EPSILON = 1e-5;
-
 extern __shared__ __align__(16) unsigned char memory[];
-
-/// The line of channel c of head h in group g is group·g + channel·c + head·h, counted from the first of its plane or of the scalars.
-struct Lines {
-    i64 group, channel, head;
-
-    GW_DEVICE i64 of(i64 g, i64 c, i64 h) const { return group * g + channel * c + head * h; }
-};
-
-struct Heads {
-    i64 groups, batch, heads, items;
-    /// Of one head: planes, channels of each, scalars.
-    i64 planes, channels, scalars;
-    Lines multivector, scalar;
-    /// Rows of a tile, a power of two.
-    i64 tile;
-    /// The group that is multiplied by the quadratic form, or -1.
-    i64 query;
-    /// Grades of the planes; 0 where nothing reads the quadratic form.
-    i64 grades;
-
-    GW_DEVICE i64 rows() const { return batch * items; }
-    GW_DEVICE int multivectors() const { return static_cast<int>(planes * channels); }
-    GW_DEVICE int width() const { return static_cast<int>(planes * channels + scalars); }
-};
-
-/// The quadratic form: the factor of each plane (-1, 0 or 1), then where the list of each grade begins and one past the last, then the
-/// planes by grade.
-struct Form {
-    const i32* factors;
-    const u32 *first, *list;
-
-    GW_DEVICE Form(const u32* words, const Heads& sizes)
-        : factors(reinterpret_cast<const i32*>(words)), first(words + sizes.planes), list(first + sizes.grades + 1) {}
-};
 
 /// What a block keeps in shared memory: `tiles` tiles, of which each row is an odd number of elements long, so that threads along rows and
 /// threads along a row both meet different banks.
@@ -94,7 +55,7 @@ struct Block {
                 const int p = e / channels;
                 line = static_cast<u32>(scalars + p * plane + sizes.multivector.of(g, e - p * channels, h));
                 if (g == sizes.query) {
-                    const i32 factor = Form(form, sizes).factors[p];
+                    const i32 factor = HeadForm(form, sizes).factors[p];
                     line |= (factor == 0 ? 2u : factor < 0 ? 1u : 0u) << 30;
                 }
             } else {
@@ -183,25 +144,9 @@ struct Block {
     GW_DEVICE C& part(int of) const { return parts[of * THREADS + threadIdx.x]; }
 };
 
-/// The quadratic form of a grade of one channel: Σ factor·x² over its planes.
-template <class C>
-GW_DEVICE C quadratic_form(const Form& form, i64 grade, const C* x, int channels) {
-    SquareSum<C> sum;
-    for (u32 i = form.first[grade]; i < form.first[grade + 1]; ++i) {
-        const u32 p = form.list[i];
-        sum.add(C(form.factors[p]), x[p * channels]);
-    }
-    return sum.value();
-}
-
-template <class C>
-GW_DEVICE C inverse_deviation(C squares, i64 scalars) {
-    return C(1) / root(squares / C(scalars) + C(SCALAR_EPSILON));
-}
-
 /// Σ |q| over the grades of this thread's channels.
 template <class C>
-GW_DEVICE C norms(const Form& form, const Heads& sizes, const C* row) {
+GW_DEVICE C norms(const HeadForm& form, const Heads& sizes, const C* row) {
     const int channels = static_cast<int>(sizes.channels), share = THREADS / static_cast<int>(sizes.tile);
     C sum = 0;
     for (int c = static_cast<int>(threadIdx.x) / static_cast<int>(sizes.tile); c < channels; c += share) {
@@ -237,7 +182,7 @@ template <class T>
 GW_DEVICE void split(const T* x, T* heads, const u32* words, const Heads& sizes, i32 is_normed, double epsilon, double gain) {
     using C = Compute<T>;
     const Block<T> block(sizes, 1);
-    const Form form(words, sizes);
+    const HeadForm form(words, sizes);
     const int tile = block.tile, thread = static_cast<int>(threadIdx.x), r = thread & (tile - 1);
     const int multivectors = sizes.multivectors(), share = THREADS / tile;
     each_tile(block, sizes, words, [&](i64 first, int count) {
@@ -290,7 +235,7 @@ template <class T>
 GW_DEVICE void split_backward(const T* x, const T* grad, T* out, const u32* words, const Heads& sizes, double epsilon, double gain) {
     using C = Compute<T>;
     const Block<T> block(sizes, 2);
-    const Form form(words, sizes);
+    const HeadForm form(words, sizes);
     const int tile = block.tile, thread = static_cast<int>(threadIdx.x), r = thread & (tile - 1);
     const int multivectors = sizes.multivectors(), channels = static_cast<int>(sizes.channels), share = THREADS / tile;
     each_tile(block, sizes, words, [&](i64 first, int count) {

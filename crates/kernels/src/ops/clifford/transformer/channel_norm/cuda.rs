@@ -10,7 +10,7 @@ use crate::{
 
 /// Rows of a tile, and warps of a block, of csrc/clifford/transformer/channel_norm.cu.
 const TILE: usize = 32;
-const WARPS: u32 = 8;
+const WARPS: u32 = 16;
 /// The most blocks of a backward pass, each with a partial sum for each gain.
 const MOST_BLOCKS: usize = 1 << 10;
 

@@ -1,8 +1,8 @@
 //! Equivariant linear maps on CUDA: their matrices, one launch, and two products, which write where their results belong.
 
-use super::{Gradients, Maps, NAME, Operands, Sizes};
+use super::{Entry, Gradients, Maps, NAME, Operands, Sizes};
 use crate::{
-    Array, CudaDevice, DType, Device, Result,
+    Array, CudaDevice, DType, Device, Error, Result,
     cpu::gemm,
     ops::{
         self,
@@ -15,13 +15,14 @@ use crate::{
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct KernelSizes {
-    scalars_in: i64,
-    scalars_out: i64,
-    channels_in: i64,
-    channels_out: i64,
-    pairs: i64,
-    maps: i64,
-    mixed: i64,
+    scalars_in: u32,
+    scalars_out: u32,
+    channels_in: u32,
+    channels_out: u32,
+    pairs: u32,
+    maps: u32,
+    mixed: u32,
+    entries: u32,
 }
 
 /// `EquiParameters` there: the addresses of the weight and of the operands that [`Operands::others`] lists, but for the scalars.
@@ -38,9 +39,20 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn kernel_sizes(&self) -> KernelSizes {
+    /// The sizes as the kernels count, in 32 bits.
+    fn kernel_sizes(&self) -> Result<KernelSizes> {
         let Sizes { blades, scalars_in, scalars_out, channels_in, channels_out, .. } = self.sizes;
-        let [scalars_in, scalars_out, channels_in, channels_out, pairs, maps, mixed] = [
+        let elements = self.elements().max(channels_in * channels_out * self.maps.maps).max(scalars_in);
+        // Strided loops go beyond the last element by less than a grid.
+        if elements >= 1 << 31 {
+            return Err(Error::Argument {
+                operation: NAME,
+                argument: "weight",
+                actual: format!("{elements} coefficients"),
+                expected: "less than 2³¹ of them",
+            });
+        }
+        let sizes = [
             scalars_in,
             scalars_out,
             channels_in,
@@ -48,26 +60,40 @@ impl Call<'_> {
             blades / 2,
             self.maps.maps,
             self.maps.mixed(),
-        ]
-        .map(|size| size as i64);
-        KernelSizes { scalars_in, scalars_out, channels_in, channels_out, pairs, maps, mixed }
+        ];
+        let [scalars_in, scalars_out, channels_in, channels_out, pairs, maps, mixed] =
+            sizes.map(|size| size as u32);
+        let entries = self.maps.entries.len() as u32;
+        Ok(KernelSizes { scalars_in, scalars_out, channels_in, channels_out, pairs, maps, mixed, entries })
     }
 
+    /// The entries by the cells of the pairs and by the maps, as the kernels read them.
     fn table(&self) -> Result<Array> {
-        let shape = [self.maps.maps, 2 * self.maps.blades];
-        Array::constant(&self.maps.table(), shape, DType::F64, &Device::Cuda(self.device.clone()))
+        let Maps { blades, maps, entries, .. } = self.maps;
+        let cell = |entry: &Entry| 2 * entry.row + entry.column % 2;
+        let mut table = Vec::new();
+        let mut list = |count: usize, of: &dyn Fn(&Entry) -> usize, other: &dyn Fn(&Entry) -> usize| {
+            let mut sorted: Vec<&Entry> = entries.iter().collect();
+            sorted.sort_by_key(|entry| of(entry));
+            table.extend((0..=count).map(|key| sorted.partition_point(|entry| of(entry) < key) as f64));
+            table.extend(sorted.iter().flat_map(|entry| [other(entry) as f64, entry.value]));
+        };
+        list(2 * blades, &cell, &|entry| entry.map);
+        list(*maps, &|entry| entry.map, &cell);
+        Array::constant(&table, [table.len()], DType::F64, &Device::Cuda(self.device.clone()))
     }
 
     fn elements(&self) -> usize {
         self.sizes.first() + self.sizes.others() * self.sizes.other()
     }
 
-    /// The first matrix and the others, one after the other.
-    fn matrices(&self, operands: &Operands<'_>) -> Result<Array> {
+    /// The first matrix and the others, one after the other; or the transposes of all.
+    fn matrices(&self, operands: &Operands<'_>, transposed: bool) -> Result<Array> {
         let out = Array::for_kernel(NAME, [self.elements()], self.dtype, self.device)?;
         if out.elements() > 0 {
-            let (sizes, from, table) = (self.kernel_sizes(), parameters(operands), self.table()?);
-            let args = Args::new().value(&sizes).value(&from).array(&table).array(&out);
+            let (sizes, from, table) = (self.kernel_sizes()?, parameters(operands), self.table()?);
+            let args =
+                Args::new().value(&sizes).value(&from).array(&table).int(transposed.into()).array(&out);
             let grid = Grid::linear(out.elements());
             // SAFETY: 1: the operator's entry compared the operands with the sizes; all are contiguous, and the table is of these maps. 2:
             // `out` is new and has the elements of both matrices. 3: linear, the kernel strides. 4: the caller borrows the operands.
@@ -145,10 +171,10 @@ pub(super) fn forward(
     if out.elements() == 0 {
         return Ok(out);
     }
-    let matrices = call.matrices(operands)?;
+    let matrices = call.matrices(operands, false)?;
     let mut adds = has_bias(operands);
     if adds {
-        let (kernel_sizes, from) = (call.kernel_sizes(), parameters(operands));
+        let (kernel_sizes, from) = (call.kernel_sizes()?, parameters(operands));
         let args = Args::new().value(&kernel_sizes).value(&from).array(&out).size(sizes.rows);
         let grid = Grid::blocks(sizes.top_out().clamp(1, 1 << 16), 256);
         // SAFETY: 1: as for the matrices; `out` has more rows than those that are written. 2: it is new. 3: a block for a row, the kernel
@@ -207,7 +233,8 @@ pub(super) fn backward(
         like.map(|like| Array::for_kernel(NAME, like.shape(), dtype, device)).transpose()
     };
     let of_scalars = new(operands.scalars)?;
-    let matrices = call.matrices(operands)?;
+    // Products read their first operand along its rows.
+    let matrices = call.matrices(operands, true)?;
     let mut of_first = Vec::new();
     let (x, top) = (operands.x.cuda_address(), rows_of(grad.cuda_address(), sizes.top_out(), rows));
     let rest = rows_of(call.row(grad, sizes.top_out(), rows), 2 * channels_out, rows);
@@ -218,10 +245,9 @@ pub(super) fn backward(
         _ => vec![(0..sizes.top_in(), x, &of_x)],
     };
     for (columns, features, of_features) in parts.into_iter().filter(|(columns, ..)| !columns.is_empty()) {
-        let (count, width) = (columns.len(), sizes.top_in());
-        let first = rows_of(call.row(&matrices, columns.start, 1), sizes.top_out(), width);
+        let count = columns.len();
         let down = Product {
-            a: transposed(first),
+            a: rows_of(call.row(&matrices, columns.start, sizes.top_out()), count, sizes.top_out()),
             b: top,
             window: Some((0, count * rows)),
             ..call.product(gemm::Sizes { m: count, n: rows, k: sizes.top_out() }, 1)
@@ -245,9 +271,9 @@ pub(super) fn backward(
     } else {
         let below = own + 2 * channels_in;
         let features = rows_of(call.row(operands.x, below, rows), 2 * channels_in, rows);
-        let others = rows_of(call.row(&matrices, sizes.first(), 1), 2 * channels_out, 2 * channels_in);
+        let others = rows_of(call.row(&matrices, sizes.first(), 1), 2 * channels_in, 2 * channels_out);
         let down = Product {
-            a: transposed(others),
+            a: others,
             b: rest,
             window: Some((below * rows, 2 * channels_in * rows)),
             ..call.product(gemm::Sizes { m: 2 * channels_in, n: rows, k: 2 * channels_out }, sizes.others())
@@ -284,7 +310,7 @@ pub(super) fn backward(
     }
     let work = sizes.first() + maps.maps * channels_out * channels_in + sizes.top_out();
     if work > 0 {
-        let (kernel_sizes, table) = (call.kernel_sizes(), call.table()?);
+        let (kernel_sizes, table) = (call.kernel_sizes()?, call.table()?);
         let args =
             Args::new().value(&kernel_sizes).array(&of_first).array(&of_others).optional(of_bias.as_ref());
         let args = args.array(&table).value(&to);

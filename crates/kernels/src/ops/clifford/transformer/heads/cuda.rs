@@ -64,7 +64,18 @@ impl Reads {
 struct Plan {
     heads: Heads,
     grid: Grid,
+    /// Whether the kernels for short heads run.
+    is_short: bool,
 }
+
+/// The kernels of long heads and of short ones.
+const SPLITS: [&str; 2] = ["split_heads_fwd", "split_heads_short_fwd"];
+const GRADIENTS: [&str; 2] = ["split_heads_bwd", "split_heads_short_bwd"];
+const MERGES: [&str; 2] = ["merge_heads", "merge_heads_short"];
+
+/// Rows and threads of a warp, and the most warps of a block, of csrc/clifford/transformer/heads_short.cu.
+const LANES: usize = 32;
+const MOST_WARPS: usize = 8;
 
 impl Plan {
     /// For `tiles` tiles of elements of `dtype`: as many rows as make 128 bytes of a line of the planes, or fewer where heads are long.
@@ -108,10 +119,19 @@ impl Plan {
             query: query.map_or(-1, number),
             grades: number(grades),
         };
+        // A row of a head for each thread, where shared memory holds as many for a warp.
+        let warps =
+            (ROOM / (tiles * LANES * (width | 1) * element)).min(MOST_WARPS).min(sizes.groups * sizes.heads);
+        let across = (sizes.groups * sizes.heads).div_ceil(warps.max(1));
+        if warps > 0 && across <= u16::MAX.into() && sizes.rows().div_ceil(LANES) < 1 << 31 {
+            let grid = Grid::new([sizes.rows().div_ceil(LANES), across, 1], [LANES as u32, warps as u32, 1]);
+            let grid = grid.shared(warps * tiles * LANES * (width | 1) * element);
+            return Ok(Self { heads, grid, is_short: true });
+        }
         let blocks = sizes.rows().div_ceil(tile).clamp(1, 1 << 30);
         let pairs = (sizes.groups * sizes.heads).clamp(1, u16::MAX.into());
         let grid = Grid::new([blocks, pairs, 1], [THREADS as u32, 1, 1]).shared(shared(tile));
-        Ok(Self { heads, grid })
+        Ok(Self { heads, grid, is_short: false })
     }
 }
 
@@ -119,7 +139,7 @@ pub(super) fn split(device: &CudaDevice, options: &Split<'_>, sizes: Sizes, x: &
     let (form, reads) = (DeviceForm::of(device, options)?, Reads::of(options));
     let out = Array::for_kernel(SPLIT, sizes.heads_shape(), x.dtype(), device)?;
     if out.elements() > 0 {
-        let Plan { heads, grid } = Plan::new(device, SPLIT, sizes, (1, x.dtype()), reads)?;
+        let Plan { heads, grid, is_short } = Plan::new(device, SPLIT, sizes, (1, x.dtype()), reads)?;
         let Norm { epsilon, gain } = options.norm.unwrap_or(Norm { epsilon: 1.0, gain: 1.0 });
         let args = Args::new()
             .array(x)
@@ -132,7 +152,7 @@ pub(super) fn split(device: &CudaDevice, options: &Split<'_>, sizes: Sizes, x: &
         // SAFETY: 1: `check` where the operator is entered compared x with the sizes and the order of planes with the algebra; both arrays
         // are contiguous. 2: `out` is new. 3: threads and shared memory are those of the header, and blocks stride over tiles, groups and
         // heads. 4: the device keeps the form.
-        unsafe { device.launch(SPLIT, Kernel::new("split_heads_fwd", x.dtype()), grid, args)? };
+        unsafe { device.launch(SPLIT, Kernel::new(SPLITS[usize::from(is_short)], x.dtype()), grid, args)? };
     }
     Ok(out)
 }
@@ -150,7 +170,7 @@ pub(super) fn split_backward(
     };
     let out = Array::for_kernel(SPLIT, sizes.planes_shape(), grad.dtype(), device)?;
     if out.elements() > 0 {
-        let Plan { heads, grid } = Plan::new(device, SPLIT, sizes, (2, grad.dtype()), reads)?;
+        let Plan { heads, grid, is_short } = Plan::new(device, SPLIT, sizes, (2, grad.dtype()), reads)?;
         let args = Args::new()
             .array(x)
             .array(grad)
@@ -160,7 +180,9 @@ pub(super) fn split_backward(
             .double(epsilon)
             .double(gain);
         // SAFETY: 1, 3 and 4: as in the forward pass, with a gradient of the shape of its result, and room for two tiles. 2: `out` is new.
-        unsafe { device.launch(SPLIT, Kernel::new("split_heads_bwd", grad.dtype()), grid, args)? };
+        unsafe {
+            device.launch(SPLIT, Kernel::new(GRADIENTS[usize::from(is_short)], grad.dtype()), grid, args)?
+        };
     }
     Ok(out)
 }
@@ -183,7 +205,14 @@ fn transposed(
         let args = Args::new().array(heads).array(&out).pointer(form).value(&plan.heads);
         // SAFETY: 1: callers compared the heads with the sizes; both arrays are contiguous. 2: `out` is new. 3: threads and shared memory are
         // those of the header, and blocks stride. 4: the form is read for a query only, and callers that have one keep it.
-        unsafe { device.launch(operation, Kernel::new("merge_heads", heads.dtype()), plan.grid, args)? };
+        unsafe {
+            device.launch(
+                operation,
+                Kernel::new(MERGES[usize::from(plan.is_short)], heads.dtype()),
+                plan.grid,
+                args,
+            )?
+        };
     }
     Ok(out)
 }
@@ -196,12 +225,15 @@ pub(super) fn merge_backward(
 ) -> Result<Array> {
     let out = Array::for_kernel(MERGE, shape, grad.dtype(), device)?;
     if out.elements() > 0 {
-        let Plan { heads, grid } = Plan::new(device, MERGE, sizes, (1, grad.dtype()), Reads::default())?;
+        let Plan { heads, grid, is_short } =
+            Plan::new(device, MERGE, sizes, (1, grad.dtype()), Reads::default())?;
         let args =
             Args::new().array(grad).array(&out).pointer(0).value(&heads).int(0).double(1.0).double(1.0);
         // SAFETY: 1: `check` compared the shape with the sizes, and the gradient with its planes; both arrays are contiguous. 2: `out` is
         // new. 3: as in `transposed`. 4: without norm and query no form is read.
-        unsafe { device.launch(MERGE, Kernel::new("split_heads_fwd", grad.dtype()), grid, args)? };
+        unsafe {
+            device.launch(MERGE, Kernel::new(SPLITS[usize::from(is_short)], grad.dtype()), grid, args)?
+        };
     }
     Ok(out)
 }
