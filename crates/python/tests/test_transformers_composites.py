@@ -104,6 +104,17 @@ def test_single_precision(counted, monkeypatch):
     assert worst(found, expected) < 1e-4
 
 
+@pytest.mark.parametrize("heads, mv, s", [(2, 4, 6), (8, 16, 32), (1, 16, 32), (1, 3, 1)])
+def test_heads_of_every_length_on_every_device(heads, mv, s, counted, monkeypatch, device):
+    """Long heads have kernels of their own on a GPU, and so have maps of few channels."""
+    model = model_of(hidden_mv_channels=mv, hidden_s_channels=s, attention={"num_heads": heads}).to(device)
+    inputs = {name: x.to(device) for name, x in inputs_of(model, (2,), 37).items()}
+    cotangents = [torch.randn_like(y) for y in model(**inputs)]
+    found, again = (evaluate(model, inputs, cotangents) for _ in range(2))
+    assert all(torch.equal(x, again[name]) for name, x in found.items())
+    assert worst(found, one_by_one(monkeypatch, model, inputs, cotangents)) < 1e-11
+
+
 def test_masks(counted, monkeypatch):
     model = model_of()
     inputs = inputs_of(model)

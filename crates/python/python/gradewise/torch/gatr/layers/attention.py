@@ -142,15 +142,18 @@ class SelfAttention(Layer):
             mv, s = x.leave()
             made = module(mv, s, *((None, None) if extra is None else extra.leave()))
             q, k, v = (heads_of(m, part) for m, part in zip(made[:3], made[3:]))
-        q, k = ((mv, self._placed(s, x)) for mv, s in (q, k))
-        if is_own(self.attention, GeometricAttention):
-            h = self.attention._weigh(q, k, v, x, x.shape, mask)
-        else:
-            pairs = [published(heads, x) for heads in (q, k, v)]
-            mv, s = self.attention(*(m for m, _ in pairs), *(p for _, p in pairs), attention_mask=mask)
-            h = enter(x.blades, mv.transpose(-4, -3).flatten(-3, -2), s.transpose(-3, -2).flatten(-2), "attention")
+        h = self._attend(q, k, v, x, mask)
         h = run(self.out_linear, EquiLinear, h)
         return h if self.dropout is None else run(self.dropout, GradeDropout, h)
+
+    def _attend(self, q: Heads, k: Heads, v: Heads, x: Features, mask: Any) -> Features:
+        """The heads' results behind one another."""
+        q, k = ((mv, self._placed(s, x)) for mv, s in (q, k))
+        if is_own(self.attention, GeometricAttention):
+            return self.attention._weigh(q, k, v, x, x.shape, mask)
+        pairs = [published(heads, x) for heads in (q, k, v)]
+        mv, s = self.attention(*(m for m, _ in pairs), *(p for _, p in pairs), attention_mask=mask)
+        return enter(x.blades, mv.transpose(-4, -3).flatten(-3, -2), s.transpose(-3, -2).flatten(-2), "attention")
 
     def _placed(self, s: Optional[Tensor], x: Features) -> Optional[Tensor]:
         """Scalars of heads ``[heads, rows, channels]``, rotated by the number of their item."""

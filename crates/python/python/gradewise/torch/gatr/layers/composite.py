@@ -30,7 +30,6 @@ from gradewise.torch._transformers.composites import (
 from gradewise.torch._transformers.features import Features, acts_as, is_own
 from gradewise.torch._transformers.features import run as run_layer
 from gradewise.torch.gatr.layers.attention import MultiQueryQKVModule, QKVModule, SelfAttention, split
-from gradewise.torch.gatr.layers.geometric import GeometricAttention
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.layers.mlp import JOIN_SIGNS, GeometricBilinear, GeoMLP, reference_rows
 from gradewise.torch.gatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
@@ -112,8 +111,6 @@ def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
     qkv = attention.qkv_module
     is_shared = issubclass(acts_as(qkv), MultiQueryQKVModule)
     if not is_own(qkv, MultiQueryQKVModule if is_shared else QKVModule):
-        raise Differs
-    if not is_own(attention.attention, GeometricAttention):
         raise Differs
     first, second, config = Reader(), Reader(), qkv.config
     norm = first.take(_norm_of(block.norm), "norm")
@@ -252,7 +249,6 @@ def block_of(
         q, k, v = split(made[0], 3, *of_head, config.num_heads)
     else:
         q, k, v = (split(part, 1, *of_head, heads)[0] for part, heads in zip(made, (config.num_heads, 1, 1)))
-    q, k = ((mv, attention._placed(s, x)) for mv, s in (q, k))
-    h = attention.attention._weigh(q, k, v, x, x.shape, mask).whole()
+    h = attention._attend(q, k, v, x, mask).whole()
     result = run(behind, [h, whole, factor, *second_inputs], ends)
     return Features.of_whole(result, block.mv, x.shape, x.blades)
