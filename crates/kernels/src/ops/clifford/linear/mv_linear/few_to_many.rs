@@ -35,7 +35,7 @@ const LONGEST: usize = 128;
 const SHORT: usize = 16;
 
 /// A map that the kernels serve.
-pub(super) struct Narrow<'a> {
+pub(super) struct FewToMany<'a> {
     device: &'a CudaDevice,
     /// Of the many features, and of all the rest.
     dtype: DType,
@@ -67,7 +67,7 @@ impl Blocks {
     }
 }
 
-impl<'a> Narrow<'a> {
+impl<'a> FewToMany<'a> {
     /// The map, if the kernels serve it, of arrays of one dtype.
     pub fn of(device: &'a CudaDevice, algebra: &Algebra, sizes: &Sizes, dtype: DType) -> Option<Self> {
         Self::with_few_in(dtype, device, algebra, sizes, dtype)
@@ -98,20 +98,15 @@ impl<'a> Narrow<'a> {
     ) -> Option<Self> {
         let Sizes { batch, inputs, outputs, shared } = *sizes;
         let (few, many) = (inputs.min(outputs), inputs.max(outputs));
-        let grades = if shared { 0 } else { algebra.grade_count() };
         let is_served = dtype != DType::F64
             && batch > 0
             && (1..=MOST_FEW).contains(&few)
             && many <= MOST_MANY
-            && grades <= MOST_GRADES;
+            && (shared || algebra.grade_count() <= MOST_GRADES);
         if !is_served {
             return None;
         }
-        let mut first: Vec<usize> = (0..grades).map(|grade| algebra.blades_of_grade(grade).start).collect();
-        if shared {
-            first.push(0);
-        }
-        first.push(algebra.blade_count());
+        let first = sizes.groups(algebra);
         let widest = first.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         Some(Self {
             device,
