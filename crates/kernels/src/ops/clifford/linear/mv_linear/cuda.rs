@@ -55,10 +55,8 @@ pub(in crate::ops::clifford) fn forward(
         if let Some(narrow) = Narrow::of(device, algebra, sizes, x.dtype()) {
             return narrow.forward(x, w, with_blades(bias, algebra));
         }
-        if let Some(map) = FewToMany::of(device, algebra, sizes, x.dtype())
-            && let Some(out) = map.forward(x, w, with_blades(bias, algebra))?
-        {
-            return Ok(out);
+        if let Some(map) = FewToMany::of(device, algebra, sizes, x.dtype()) {
+            return map.forward(x, w, with_blades(bias, algebra));
         }
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
@@ -97,10 +95,9 @@ pub(super) fn mixed_forward(
     // The features on one side are many, and those on the other one have the dtype of the matrices.
     let (few, many, read) =
         if sizes.is_from_few() { (x.dtype(), dtype, None) } else { (dtype, x.dtype(), Some(x)) };
-    match mixed(device, algebra, sizes, [few, w.dtype()], many, read) {
-        Some(map) => map.forward(x, w, with_blades(bias, algebra)),
-        None => Ok(None),
-    }
+    mixed(device, algebra, sizes, [few, w.dtype()], many, read)
+        .map(|map| map.forward(x, w, with_blades(bias, algebra)))
+        .transpose()
 }
 
 /// The gradients of [`mixed_forward`], each of the dtype of its operand. All arrays are contiguous.
