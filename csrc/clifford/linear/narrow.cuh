@@ -95,12 +95,13 @@ GW_DEVICE void fetch_rows(float* tile, const float* source, int rows, int featur
     }
 }
 
-/// Closes the group of copies started since the last call, and waits until at most N groups are under way.
+/// Closes the group of copies started since the last call.
 GW_DEVICE void close_fetches() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     copy_async_commit();
 #endif
 }
+/// Waits until at most N groups of this thread's copies are under way.
 template <int N>
 GW_DEVICE void await_fetches() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
