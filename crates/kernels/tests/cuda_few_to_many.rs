@@ -12,8 +12,8 @@ use gradewise_kernels::{
 const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
 /// Rows, inputs and outputs. One row, single features, widths between those of the kernels, rows that are packs and others, more packs
-/// than a block has, and as many features as are served.
-const SIZES: [(usize, usize, usize); 16] = [
+/// than a block has, and as many features as are served. In f32 other kernels serve at most 32 features on both sides (`cuda_narrow`).
+const SIZES: [(usize, usize, usize); 21] = [
     (1, 1, 1),
     (1, 3, 28),
     (500, 3, 28),
@@ -30,6 +30,11 @@ const SIZES: [(usize, usize, usize); 16] = [
     (65, 256, 4),
     (9, 1, 1021),
     (9, 1024, 8),
+    (1, 3, 41),
+    (33, 2, 36),
+    (301, 40, 1),
+    (33, 37, 2),
+    (77, 36, 3),
 ];
 
 struct Case {
@@ -150,19 +155,21 @@ fn agree_with_double_precision(device: &Device) {
                 let what = format!("{signature} {size:?} {dtype}, shared {is_shared}, {bias:?}");
                 let [forward, backward] = case.agrees(&what);
                 let (rows, inputs, outputs) = size;
-                // Products of matrices form short sums of f32 in double precision.
-                let is_long = |terms: usize| dtype != DType::F32 || terms > 16;
+                if dtype == DType::F32 && inputs.max(outputs) <= 32 {
+                    continue;
+                }
                 let grades =
                     (0..case.algebra.grade_count()).map(|grade| case.algebra.blades_of_grade(grade).len());
                 let blades = if is_shared { case.algebra.blade_count() } else { grades.max().unwrap() };
-                let (collects, sums) = (is_long(inputs.max(outputs)), is_long(blades * rows));
+                // Products of matrices form sums of f32 over so few rows in double precision.
+                let sums = dtype != DType::F32 || blades * rows > 16;
                 let ran = |name: &str| backward.iter().any(|work| work == name);
                 if inputs <= outputs {
                     assert_eq!(forward, ["mv_linear_few_to_many"], "{what}");
-                    assert_eq!(ran("mv_linear_many_to_few"), collects, "{what}: {backward:?}");
+                    assert!(ran("mv_linear_many_to_few"), "{what}: {backward:?}");
                     assert_eq!(ran("mv_linear_weight_grad"), sums, "{what}: {backward:?}");
                 } else {
-                    assert_eq!(forward == ["mv_linear_many_to_few"], collects, "{what}: {forward:?}");
+                    assert_eq!(forward, ["mv_linear_many_to_few"], "{what}");
                     let is_joint = sums && inputs.min(outputs) <= 4;
                     assert_eq!(ran("mv_linear_grads"), is_joint, "{what}: {backward:?}");
                     assert_eq!(ran("mv_linear_few_to_many"), !is_joint, "{what}: {backward:?}");
@@ -206,11 +213,11 @@ fn few_features_may_be_wide(device: &Device) {
         longer.map(|all| all.slice(0, 1..1 + elements)?.reshape([8, 50, 28]))
     };
     let [forward, _] = Case { x: apart(&case.x), ..case }.agrees("rows between packs");
-    assert_eq!(forward, ["cast", "mv_linear_many_to_few"]);
+    assert_eq!(forward, ["cast", "mv_linear_narrow_long"]);
 }
 
 fn sums_over_many_rows(device: &Device) {
-    for size in [(20_011, 3, 28), (20_011, 28, 1), (5_003, 128, 1), (3_001, 29, 8)] {
+    for size in [(20_011, 3, 40), (20_011, 40, 1), (5_003, 128, 1), (3_001, 37, 8)] {
         for dtype in DTYPES {
             Case::plain(size, dtype, device).agrees(&format!("{size:?} {dtype}"));
         }
@@ -220,11 +227,11 @@ fn sums_over_many_rows(device: &Device) {
 fn take_few_launches(device: &Device) {
     let sum = "sum_partials";
     for (size, needs_x, expected) in [
-        ((500, 28, 1), true, &["mv_linear_grads", sum] as &[_]),
-        ((500, 3, 28), true, &["mv_linear_many_to_few", "mv_linear_weight_grad", sum]),
-        ((500, 3, 28), false, &["mv_linear_weight_grad", sum]),
-        ((7, 3, 28), false, &["mv_linear_weight_grad"]),
-        ((5000, 28, 6), true, &["mv_linear_weight_grad", sum, "mv_linear_few_to_many"]),
+        ((500, 40, 1), true, &["mv_linear_grads", sum] as &[_]),
+        ((500, 3, 40), true, &["mv_linear_many_to_few", "mv_linear_weight_grad", sum]),
+        ((500, 3, 40), false, &["mv_linear_weight_grad", sum]),
+        ((7, 3, 40), false, &["mv_linear_weight_grad"]),
+        ((5000, 40, 6), true, &["mv_linear_weight_grad", sum, "mv_linear_few_to_many"]),
     ] {
         let case = Case::plain(size, DType::F32, device);
         let (_, forward) = launched(|| case.forward(tested));
@@ -236,7 +243,7 @@ fn take_few_launches(device: &Device) {
 }
 
 fn the_same_inputs_give_the_same_bits(device: &Device) {
-    for size in [(5000, 3, 28), (500, 28, 1), (300, 6, 100)] {
+    for size in [(5000, 3, 28), (500, 40, 1), (300, 6, 100)] {
         for dtype in DTYPES {
             let case = Case::plain(size, dtype, device);
             let run =
@@ -250,7 +257,7 @@ fn the_same_inputs_give_the_same_bits(device: &Device) {
 }
 
 fn any_of_the_gradients_can_be_left_out(device: &Device) {
-    for size in [(5000, 3, 28), (5000, 28, 1), (900, 28, 4), (5000, 8, 33)] {
+    for size in [(5000, 3, 40), (5000, 40, 1), (900, 40, 4), (5000, 8, 33)] {
         let case = Case::plain(size, DType::F32, device);
         let all = bits(&case.backward(tested, Needs::ALL));
         for mask in 0..8_u32 {

@@ -1,6 +1,7 @@
-//! The grade-wise linear map on CUDA: one launch for all blades, and one for all weights. Few features on one side have kernels of their own.
+//! The grade-wise linear map on CUDA: one launch for all blades, and one for all weights. Few features on both sides or on one
+//! side have kernels of their own.
 
-use super::{Bias, Gradients, NAME, Needs, Sizes, few_to_many::Narrow};
+use super::{Bias, Gradients, NAME, Needs, Sizes, few_to_many::FewToMany, narrow::Narrow};
 
 pub(in crate::ops::clifford) use super::call::Backward;
 use crate::{
@@ -50,10 +51,13 @@ pub(in crate::ops::clifford) fn forward(
     bias: Option<(&Array, Bias)>,
 ) -> Result<Array> {
     let blades = algebra.blade_count();
-    if let Some(narrow) = Narrow::of(device, algebra, sizes, x.dtype()).filter(|_| x.is_contiguous())
-        && let Some(out) = by_narrow(&narrow, algebra, x, w, bias)?
-    {
-        return Ok(out);
+    if x.is_contiguous() {
+        if let Some(narrow) = Narrow::of(device, algebra, sizes, x.dtype()) {
+            return narrow.forward(x, w, with_blades(bias, algebra));
+        }
+        if let Some(map) = FewToMany::of(device, algebra, sizes, x.dtype()) {
+            return map.forward(x, w, with_blades(bias, algebra));
+        }
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
     let product = Product {
@@ -73,14 +77,9 @@ pub(in crate::ops::clifford) fn forward(
     unsafe { product.run(device, [blades, sizes.batch, sizes.outputs]) }
 }
 
-fn by_narrow(
-    narrow: &Narrow<'_>,
-    algebra: &Algebra,
-    x: &Array,
-    w: &Array,
-    bias: Option<(&Array, Bias)>,
-) -> Result<Option<Array>> {
-    narrow.forward(x, w, bias.map(|(array, bias)| (array, bias.blades(algebra).len())))
+/// A bias, and how many of the first blades it is added to.
+fn with_blades<'a>(bias: Option<(&'a Array, Bias)>, algebra: &Algebra) -> Option<(&'a Array, usize)> {
+    bias.map(|(array, bias)| (array, bias.blades(algebra).len()))
 }
 
 /// The map of features of one dtype to features of another; `None` if no kernel reads operands of these dtypes. x, w and the bias are
@@ -96,10 +95,9 @@ pub(super) fn mixed_forward(
     // The features on one side are many, and those on the other one have the dtype of the matrices.
     let (few, many, read) =
         if sizes.is_from_few() { (x.dtype(), dtype, None) } else { (dtype, x.dtype(), Some(x)) };
-    match mixed(device, algebra, sizes, [few, w.dtype()], many, read) {
-        Some(narrow) => by_narrow(&narrow, algebra, x, w, bias),
-        None => Ok(None),
-    }
+    mixed(device, algebra, sizes, [few, w.dtype()], many, read)
+        .map(|map| map.forward(x, w, with_blades(bias, algebra)))
+        .transpose()
 }
 
 /// The gradients of [`mixed_forward`], each of the dtype of its operand. All arrays are contiguous.
@@ -112,11 +110,11 @@ pub(super) fn mixed_backward(
     let Backward { x, w, bias, grad, needs, .. } = *call;
     let (few, many) = if sizes.is_from_few() { (x, grad) } else { (grad, x) };
     let of_few = [few.dtype(), w.dtype()];
-    let Some(narrow) = mixed(device, algebra, sizes, of_few, many.dtype(), Some(many)) else {
+    let Some(map) = mixed(device, algebra, sizes, of_few, many.dtype(), Some(many)) else {
         return Ok(None);
     };
     let blades = bias.blades(algebra);
-    let mut gradients = narrow.backward(call, grad, blades.len())?;
+    let mut gradients = map.backward(call, grad, blades.len())?;
     if needs.bias && gradients.bias.is_none() {
         gradients.bias = Some(ops::sum(&grad.slice(0, blades)?.cast(w.dtype())?, &[0, 1], false)?);
     }
@@ -131,8 +129,8 @@ fn mixed<'a>(
     few: [DType; 2],
     dtype: DType,
     many: Option<&Array>,
-) -> Option<Narrow<'a>> {
-    (few == [DType::F32; 2]).then(|| Narrow::mixed(device, algebra, sizes, dtype, many)).flatten()
+) -> Option<FewToMany<'a>> {
+    (few == [DType::F32; 2]).then(|| FewToMany::mixed(device, algebra, sizes, dtype, many)).flatten()
 }
 
 /// The matrix products that compute the gradients.
@@ -206,7 +204,7 @@ fn transposed(address: u64, sizes: &Sizes) -> Operand<'static> {
 }
 
 /// Whether [`backward`] reads a transposed gradient at `address` without a copy. Not with a shared matrix, whose product has the rows of
-/// all blades.
+/// all blades, nor between few features, whose kernels read rows.
 pub(super) fn reads_transposed(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -216,7 +214,8 @@ pub(super) fn reads_transposed(
     address: u64,
     needs: Needs,
 ) -> Result<bool> {
-    if sizes.shared || !(needs.x || needs.w) {
+    let is_narrow = Narrow::of(device, algebra, sizes, x.dtype()).is_some();
+    if sizes.shared || is_narrow || !(needs.x || needs.w) {
         return Ok(false);
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
@@ -237,11 +236,10 @@ pub(in crate::ops::clifford) fn backward(
         && grad.transpose(1, 2)?.is_contiguous()
         && reads_transposed(device, algebra, sizes, x, w, grad.cuda_address(), needs)?;
     let grad = if as_it_lies { grad.clone() } else { grad.contiguous()? };
-    let narrow =
-        Narrow::of(device, algebra, sizes, grad.dtype()).filter(|_| x.is_contiguous() && !as_it_lies);
-    let mut gradients = match narrow {
-        Some(narrow) => narrow.backward(&call, &grad, bias.blades(algebra).len())?,
-        None => Gradients::default(),
+    let mut gradients = if x.is_contiguous() && !as_it_lies {
+        by_rows(device, algebra, sizes, &call, &grad)?
+    } else {
+        Gradients::default()
     };
     let (lacks_x, lacks_w) = (needs.x && gradients.x.is_none(), needs.w && gradients.w.is_none());
     if lacks_x || lacks_w {
@@ -271,6 +269,38 @@ pub(in crate::ops::clifford) fn backward(
     Ok(gradients)
 }
 
+/// The gradients that kernels for few features compute, from contiguous rows.
+fn by_rows(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    sizes: &Sizes,
+    call: &Backward<'_>,
+    grad: &Array,
+) -> Result<Gradients> {
+    let biased_blades = call.bias.blades(algebra).len();
+    if let Some(narrow) = Narrow::of(device, algebra, sizes, grad.dtype()) {
+        if let Some(target) = call.add_to {
+            check_target(target, call.x)?;
+        }
+        return narrow.backward(call, grad, biased_blades);
+    }
+    match FewToMany::of(device, algebra, sizes, grad.dtype()) {
+        Some(map) => map.backward(call, grad, biased_blades),
+        None => Ok(Gradients::default()),
+    }
+}
+
+/// Compares what the gradient of x is added to with x.
+fn check_target(target: &Array, x: &Array) -> Result<()> {
+    target.require_like(x, NAME, "add_to")?;
+    target.require_shape(NAME, "add_to", x.dims(), || "the gradient of x is added to it".to_owned())?;
+    if target.is_contiguous() {
+        return Ok(());
+    }
+    let (shape, strides) = (target.shape().clone(), target.strides().to_vec());
+    Err(Error::NotContiguous { operation: NAME, shape, strides })
+}
+
 /// The product of the shape of `x`, added to `target` in place if there is one.
 ///
 /// # Safety
@@ -283,12 +313,7 @@ unsafe fn add_or_write(
 ) -> Result<Array> {
     // SAFETY: as for this function.
     let Some(target) = target else { return unsafe { product.run(device, x.shape()) } };
-    target.require_like(x, NAME, "add_to")?;
-    target.require_shape(NAME, "add_to", x.dims(), || "the gradient of x is added to it".to_owned())?;
-    if !target.is_contiguous() {
-        let (shape, strides) = (target.shape().clone(), target.strides().to_vec());
-        return Err(Error::NotContiguous { operation: NAME, shape, strides });
-    }
+    check_target(target, x)?;
     if target.elements() > 0 {
         // SAFETY: as for this function; `target` was compared above, and the caller has it written.
         unsafe { product.run_into(device, target, true)? };

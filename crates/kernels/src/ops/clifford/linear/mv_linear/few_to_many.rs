@@ -1,6 +1,6 @@
-//! Maps between few features and many on CUDA (csrc/clifford/linear/few_to_many.cuh): one launch forward, and backward one for each side's
-//! gradient and one for the sums over stretches of rows. They are bound by memory, where tiles of a matrix product would be mostly empty.
-//! Where the many features have 16 bits, all the rest may be in `f32`.
+//! Maps between few features and many on CUDA (csrc/clifford/linear/few_to_many.cuh), of those that `narrow` does not serve: one launch
+//! forward, and backward one for each side's gradient and one for the sums over stretches of rows. They are bound by memory, where tiles of a
+//! matrix product would be mostly empty. Where the many features have 16 bits, all the rest may be in `f32`.
 
 use super::{
     Gradients, NAME, Sizes,
@@ -31,11 +31,11 @@ const MOST_PACKS: usize = 64;
 /// Most rows that a thread adds up in f32 before the sums of threads and of blocks are added.
 const LONGEST: usize = 128;
 
-/// Terms up to which products of matrices form sums of f32 in double precision; `collect` and `sums` do not.
+/// Rows up to which products of matrices form sums of f32 in double precision; `sums` does not.
 const SHORT: usize = 16;
 
 /// A map that the kernels serve.
-pub(super) struct Narrow<'a> {
+pub(super) struct FewToMany<'a> {
     device: &'a CudaDevice,
     /// Of the many features, and of all the rest.
     dtype: DType,
@@ -67,7 +67,7 @@ impl Blocks {
     }
 }
 
-impl<'a> Narrow<'a> {
+impl<'a> FewToMany<'a> {
     /// The map, if the kernels serve it, of arrays of one dtype.
     pub fn of(device: &'a CudaDevice, algebra: &Algebra, sizes: &Sizes, dtype: DType) -> Option<Self> {
         Self::with_few_in(dtype, device, algebra, sizes, dtype)
@@ -98,20 +98,15 @@ impl<'a> Narrow<'a> {
     ) -> Option<Self> {
         let Sizes { batch, inputs, outputs, shared } = *sizes;
         let (few, many) = (inputs.min(outputs), inputs.max(outputs));
-        let grades = if shared { 0 } else { algebra.grade_count() };
         let is_served = dtype != DType::F64
             && batch > 0
             && (1..=MOST_FEW).contains(&few)
             && many <= MOST_MANY
-            && grades <= MOST_GRADES;
+            && (shared || algebra.grade_count() <= MOST_GRADES);
         if !is_served {
             return None;
         }
-        let mut first: Vec<usize> = (0..grades).map(|grade| algebra.blades_of_grade(grade).start).collect();
-        if shared {
-            first.push(0);
-        }
-        first.push(algebra.blade_count());
+        let first = sizes.groups(algebra);
         let widest = first.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         Some(Self {
             device,
@@ -130,23 +125,20 @@ impl<'a> Narrow<'a> {
         self.first.len() - 1
     }
 
-    /// The map of x, which is contiguous; `None` for sums that products of matrices form in double precision.
-    pub fn forward(&self, x: &Array, w: &Array, bias: Option<(&Array, usize)>) -> Result<Option<Array>> {
+    /// The map of x, which is contiguous.
+    pub fn forward(&self, x: &Array, w: &Array, bias: Option<(&Array, usize)>) -> Result<Array> {
         let (outputs, dtype) = if self.from_few { (self.many, self.dtype) } else { (self.few, self.of_few) };
-        if !self.from_few && self.is_short(self.many) {
-            return Ok(None);
-        }
         let out = self.array([x.dims()[0], self.batch, outputs], dtype)?;
         if self.from_few {
             self.spread(x, w, bias, &out)?;
         } else {
             self.collect(x, w, bias, &out)?;
         }
-        Ok(Some(out))
+        Ok(out)
     }
 
-    /// The gradients that are needed, as far as the kernels compute them: not sums that are formed in double precision elsewhere, nor what
-    /// is added to another array. x and `grad` are contiguous; the bias is that of the first blades.
+    /// The gradients that are needed, as far as the kernels compute them: not sums of few rows, which are formed in double precision elsewhere,
+    /// nor what is added to another array. x and `grad` are contiguous; the bias is that of the first blades.
     pub fn backward(&self, call: &Backward<'_>, grad: &Array, biased_blades: usize) -> Result<Gradients> {
         let Backward { x, w, needs, add_to, .. } = *call;
         let mut gradients = Gradients::default();
@@ -154,12 +146,12 @@ impl<'a> Narrow<'a> {
         let wants_x = needs.x && add_to.is_none();
         let spread =
             if wants_x && !self.from_few { Some(self.array(x.shape().clone(), self.dtype)?) } else { None };
-        if wants_x && self.from_few && !self.is_short(self.many) {
+        if wants_x && self.from_few {
             let out = self.array(x.shape().clone(), self.of_few)?;
             self.collect(grad, w, None, &out)?;
             gradients.x = Some(out);
         }
-        if needs.w && !self.is_short(self.rows) {
+        if needs.w && (self.dtype != DType::F32 || self.rows > SHORT) {
             // The bias of one group alone: its sums are those of the first group's blocks.
             let in_one_group = needs.bias && (self.groups() == 1 || biased_blades == 1);
             let biased = if in_one_group { biased_blades } else { 0 };
@@ -177,11 +169,6 @@ impl<'a> Narrow<'a> {
             gradients.x = Some(out);
         }
         Ok(gradients)
-    }
-
-    /// Whether products of matrices form sums of so many terms in double precision.
-    fn is_short(&self, terms: usize) -> bool {
-        self.dtype == DType::F32 && terms <= SHORT
     }
 
     fn array(&self, shape: impl Into<Shape>, dtype: DType) -> Result<Array> {

@@ -9,6 +9,8 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 mod few_to_many;
 mod few_to_many_kernels;
+mod narrow;
+mod narrow_kernels;
 
 use crate::ops::clifford::algebra::{
     contract::{Planes, alike, exact, with_real},
@@ -61,6 +63,13 @@ impl Sizes {
     /// Whether the inputs are the side of few features, where there is one.
     const fn is_from_few(&self) -> bool {
         self.inputs <= self.outputs
+    }
+
+    /// The first blade of each group of rows that share a matrix, and one past the last: blades of a grade are adjacent.
+    fn groups(&self, algebra: &Algebra) -> Vec<usize> {
+        let grades = if self.shared { 1 } else { algebra.grade_count() };
+        let first = (0..grades).map(|grade| algebra.blades_of_grade(grade).start);
+        first.chain([algebra.blade_count()]).collect()
     }
 }
 
