@@ -6,13 +6,14 @@
 
 constexpr int TILE = 32, WARPS = 16, MOST_BLADES = 32;
 
-/// The planes grade by grade: those of grade k are plane[first[k]], …, plane[first[k + 1] − 1]. `factor` has the scalar part of
-/// reverse(blade)·blade for each plane.
+/// Loads of an array that a thread has under way.
+constexpr int DEPTH = 8;
+
+/// The planes grade by grade: their numbers in the features, the scalar part of reverse(blade)·blade, the grade, and whether a plane is the
+/// last of its grade.
 struct GradedPlanes {
     i32 blades, grades;
-    i32 first[8];
-    signed char plane[MOST_BLADES];
-    signed char factor[MOST_BLADES];
+    signed char plane[MOST_BLADES], factor[MOST_BLADES], grade[MOST_BLADES], is_last[MOST_BLADES];
 };
 
 /// What is computed. Without a norm, `channels_norm` is 0; the gates are numbers of `Activation`.
@@ -66,8 +67,27 @@ struct Row {
     i64 rows, channels, scalars;
 
     GW_DEVICE Compute<T> scalar(i64 channel) const { return widen(at[channel * rows]); }
-    GW_DEVICE Compute<T> blade(i32 plane, i64 channel) const { return widen(at[(scalars + plane * channels + channel) * rows]); }
+    GW_DEVICE i64 place(i32 plane, i64 channel) const { return (scalars + plane * channels + channel) * rows; }
+    GW_DEVICE Compute<T> blade(i32 plane, i64 channel) const { return widen(at[place(plane, channel)]); }
 };
+
+/// Calls f(number of the plane in GradedPlanes, its elements of these rows) for the planes of a channel, DEPTH of them loaded at a time.
+template <int N, class T, class F>
+GW_DEVICE void each_plane(const Row<T> (&x)[N], const GradedPlanes& planes, i64 channel, F f) {
+    for (int base = 0; base < planes.blades; base += DEPTH) {
+        Compute<T> values[DEPTH][N];
+#pragma unroll
+        for (int k = 0; k < DEPTH; ++k) {
+            const int i = base + k < planes.blades ? base + k : 0;
+#pragma unroll
+            for (int n = 0; n < N; ++n) values[k][n] = x[n].blade(planes.plane[i], channel);
+        }
+#pragma unroll
+        for (int k = 0; k < DEPTH; ++k) {
+            if (base + k < planes.blades) f(base + k, values[k]);
+        }
+    }
+}
 
 template <class C>
 GW_DEVICE C shared_sum(C value, C (&scratch)[WARPS][TILE]) {
@@ -91,10 +111,14 @@ struct Scales {
         if (!options.normalizes) return;
         C norms = 0;
         for (i64 channel = threadIdx.y; there && channel < x.channels; channel += WARPS) {
-            for (int grade = 0; grade < planes.grades; ++grade) {
-                const C form = quadratic(x, planes, grade, channel);
+            C form = 0;
+            const Row<T> rows[1] = {x};
+            each_plane(rows, planes, channel, [&](int i, const C(&value)[1]) {
+                form += C(planes.factor[i]) * value[0] * value[0];
+                if (!planes.is_last[i]) return;
                 norms += form < 0 ? -form : form;
-            }
+                form = 0;
+            });
         }
         mean = shared_sum(norms, scratch) / C(x.channels > 0 ? x.channels : 1);
         const C least = C(options.epsilon);
@@ -110,17 +134,6 @@ struct Scales {
             squares += difference * difference;
         }
         scalar_inverse = 1 / root(shared_sum(squares, scratch) / C(x.scalars) + C(1e-5));
-    }
-
-    template <class T>
-    GW_DEVICE static C quadratic(const Row<T>& x, const GradedPlanes& planes, int grade, i64 channel) {
-        C form = 0;
-#pragma unroll 4
-        for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
-            const C value = x.blade(planes.plane[i], channel);
-            form += C(planes.factor[planes.plane[i]]) * value * value;
-        }
-        return form;
     }
 };
 
@@ -149,14 +162,11 @@ GW_DEVICE void channel_norm(const GradedPlanes& planes, const NormOptions& optio
                 const C first = in.blade(0, channel) * by.scale * (own == nullptr ? C(1) : widen(own[0]));
                 gate = activation(options.gate, first).value;
             }
-            for (int grade = 0; grade < planes.grades; ++grade) {
-                const C factor = by.scale * (own == nullptr ? C(1) : widen(own[grade])) * gate;
-#pragma unroll 4
-                for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
-                    const i32 plane = planes.plane[i];
-                    out[(scalars + plane * channels + channel) * rows + row] = narrow<T>(in.blade(plane, channel) * factor);
-                }
-            }
+            const Row<T> each[1] = {in};
+            each_plane(each, planes, channel, [&](int i, const C(&value)[1]) {
+                const C factor = by.scale * (own == nullptr ? C(1) : widen(own[planes.grade[i]])) * gate;
+                out[in.place(planes.plane[i], channel) + row] = narrow<T>(value[0] * factor);
+            });
         }
     }
 }
@@ -165,22 +175,26 @@ GW_DEVICE void channel_norm(const GradedPlanes& planes, const NormOptions& optio
 template <class C>
 struct Gate {
     C value = 1, added = 0;
-    /// Σ gain·x·grad over the planes.
+    /// Σ gain·x·grad over the planes, after the gate.
     C dot = 0;
+    /// The grades whose quadratic forms are above 0, and below.
+    u32 above = 0, below = 0;
 
+    /// `rows` are those of x and of the gradient.
     template <class T>
-    GW_DEVICE Gate(const Row<T>& x, const Row<T>& grad, const GradedPlanes& planes, i32 kind, const T* gains, C scale,
-                   i64 channel) {
-        for (int grade = 0; grade < planes.grades; ++grade) {
-            C sum = 0;
-#pragma unroll 4
-            for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
-                sum += x.blade(planes.plane[i], channel) * grad.blade(planes.plane[i], channel);
-            }
-            dot += sum * (gains == nullptr ? C(1) : widen(gains[grade]));
-        }
+    GW_DEVICE Gate(const Row<T> (&rows)[2], const GradedPlanes& planes, i32 kind, const T* gains, C scale, i64 channel) {
+        C form = 0;
+        each_plane(rows, planes, channel, [&](int i, const C(&value)[2]) {
+            const int grade = planes.grade[i];
+            dot += value[0] * value[1] * (gains == nullptr ? C(1) : widen(gains[grade]));
+            form += C(planes.factor[i]) * value[0] * value[0];
+            if (!planes.is_last[i]) return;
+            above |= form > 0 ? 1u << grade : 0u;
+            below |= form < 0 ? 1u << grade : 0u;
+            form = 0;
+        });
         if (kind == NONE) return;
-        const C first = x.blade(0, channel) * (gains == nullptr ? C(1) : widen(gains[0]));
+        const C first = rows[0].blade(0, channel) * (gains == nullptr ? C(1) : widen(gains[0]));
         const Jet<C> jet = activation(kind, scale * first);
         value = jet.value;
         added = jet.slope * scale * dot;
@@ -209,6 +223,7 @@ GW_DEVICE void channel_norm_backward(const GradedPlanes& planes, const NormOptio
         // Lanes past the end read the last row, and write nothing.
         const i64 at = there ? row : rows - 1;
         const Row<T> in{x + at, rows, channels, scalars}, upstream{grad + at, rows, channels, scalars};
+        const Row<T> both[2] = {in, upstream};
         const Scales<C> by(in, there, planes, options, scratch);
         const auto gains_of = [&](i64 channel) { return gains == nullptr ? nullptr : gains + channel * planes.grades; };
 
@@ -217,33 +232,28 @@ GW_DEVICE void channel_norm_backward(const GradedPlanes& planes, const NormOptio
         if (options.normalizes) {
             C dot = 0;
             for (i64 channel = threadIdx.y; channel < channels; channel += WARPS) {
-                dot += Gate<C>(in, upstream, planes, options.gate, gains_of(channel), by.scale, channel).dot;
+                dot += Gate<C>(both, planes, options.gate, gains_of(channel), by.scale, channel).dot;
             }
             dot = shared_sum(dot, scratch);
             if (!(by.mean < C(options.epsilon))) through_mean = -dot * by.scale / (by.mean * C(channels));
         }
         for (i64 channel = threadIdx.y; channel < channels; channel += WARPS) {
             const T* own = gains_of(channel);
-            const Gate<C> gate(in, upstream, planes, options.gate, own, by.scale, channel);
-            for (int grade = 0; grade < planes.grades; ++grade) {
-                C slope = 0;
-                if (options.normalizes) {
-                    const C form = Scales<C>::quadratic(in, planes, grade, channel);
-                    slope = form > 0 ? through_mean : form < 0 ? -through_mean : C(0);
-                }
+            const Gate<C> gate(both, planes, options.gate, own, by.scale, channel);
+            C of_gain = 0;
+            each_plane(both, planes, channel, [&](int i, const C(&value)[2]) {
+                const int plane = planes.plane[i], grade = planes.grade[i];
+                const C through = value[1] * gate.value + (plane == 0 ? gate.added : C(0));
+                of_gain += through * value[0];
                 const C factor = by.scale * (own == nullptr ? C(1) : widen(own[grade]));
-                C of_gain = 0;
-#pragma unroll 4
-                for (int i = planes.first[grade]; i < planes.first[grade + 1]; ++i) {
-                    const i32 plane = planes.plane[i];
-                    const C value = in.blade(plane, channel);
-                    const C through = upstream.blade(plane, channel) * gate.value + (plane == 0 ? gate.added : C(0));
-                    of_gain += through * value;
-                    const C result = through * factor + slope * C(planes.factor[plane]) * value;
-                    if (there) grad_x[(scalars + plane * channels + channel) * rows + row] = narrow<T>(result);
-                }
+                // Without a norm nothing goes through the mean.
+                const C slope = gate.above >> grade & 1 ? through_mean : gate.below >> grade & 1 ? -through_mean : C(0);
+                const C result = through * factor + slope * C(planes.factor[i]) * value[0];
+                if (there) grad_x[in.place(plane, channel) + row] = narrow<T>(result);
+                if (!planes.is_last[i]) return;
                 if (partial != nullptr) add(channel * planes.grades + grade, there ? of_gain * by.scale : C(0), is_first);
-            }
+                of_gain = 0;
+            });
         }
         // Scalars: their layer norm and their gate.
         C mean = 0, along = 0;
@@ -283,7 +293,7 @@ GW_DEVICE void channel_norm_backward(const GradedPlanes& planes, const NormOptio
         begin_kernel();                                                                                                 \
         channel_norm<T>(planes, options, x, gains, scalar_gains, out, scalars, channels, rows);                         \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(TILE * WARPS, 2) gw_channel_norm_bwd_##NAME(                              \
+    extern "C" __global__ void __launch_bounds__(TILE * WARPS, sizeof(T) > 4 ? 1 : 2) gw_channel_norm_bwd_##NAME(                              \
         const __grid_constant__ GradedPlanes planes, NormOptions options, const T* x, const T* gains, const T* scalar_gains, const T* grad,     \
         T* grad_x, Compute<T>* partial, i64 scalars, i64 channels, i64 rows) {                                          \
         begin_kernel();                                                                                                 \

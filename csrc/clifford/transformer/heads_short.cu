@@ -8,6 +8,8 @@
 namespace {
 
 constexpr int LANES = 32;
+/// Loads that a thread has under way.
+constexpr int DEPTH = 8;
 
 extern __shared__ __align__(16) unsigned char memory[];
 
@@ -53,7 +55,7 @@ struct Rows {
         const int channels = static_cast<int>(sizes.channels), planes = static_cast<int>(sizes.planes);
         for (int c = 0; c < channels; ++c) {
             const i64 line = scalars + sizes.multivector.of(g, c, h) * rows;
-#pragma unroll 4
+#pragma unroll 8
             for (int p = 0; p < planes; ++p) f(p * channels + c, line + p * plane);
         }
         const int multivectors = planes * channels;
@@ -70,19 +72,42 @@ struct Rows {
         });
     }
 
-    /// Calls f(row, element, its place in the heads) for all elements of the warp's rows, lanes along them.
-    template <class F>
-    GW_DEVICE void each_element(F f) const {
+    /// Calls f(row, element, its place in the heads) for the elements of the warp's rows that this thread has, DEPTH at a time: first `load`
+    /// for all of them, so that what it reads is under way together.
+    template <class Load, class F>
+    GW_DEVICE void each_element(Load load, F f) const {
         int r = lane / width, e = lane - r * width;
-        for (int at = lane - lane % LANES; at < LANES * width; at += LANES) {
-            const i64 begin = __shfl_sync(0xffffffffu, place, r & (LANES - 1));
-            if (r < count) f(r, e, begin + e);
-            e += LANES;
-            while (e >= width) {
-                e -= width;
-                ++r;
+        for (int at = 0; at < width; at += DEPTH) {
+            C values[DEPTH];
+            int rows[DEPTH], elements[DEPTH];
+            i64 places[DEPTH];
+#pragma unroll
+            for (int k = 0; k < DEPTH; ++k) {
+                rows[k] = at + k < width && r < count ? r : -1;
+                elements[k] = e;
+                places[k] = __shfl_sync(0xffffffffu, place, r & (LANES - 1)) + e;
+                values[k] = rows[k] < 0 ? C(0) : load(r, e, places[k]);
+                e += LANES;
+                while (e >= width) {
+                    e -= width;
+                    ++r;
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < DEPTH; ++k) {
+                if (rows[k] >= 0) f(rows[k], elements[k], places[k], values[k]);
             }
         }
+    }
+
+    /// Reads the warp's rows of the heads.
+    GW_DEVICE void read_heads(const T* heads) const {
+        each_element([&](int, int, i64 from) { return widen(heads[from]); },
+                     [&](int r, int e, i64, C value) { all[r * pitch + e] = value; });
+    }
+    GW_DEVICE void write_heads(T* heads) const {
+        each_element([&](int r, int e, i64) { return all[r * pitch + e]; },
+                     [&](int, int, i64 to, C value) { heads[to] = narrow<T>(value); });
     }
 
     /// Multiplies the multivectors of the group of queries by the quadratic form.
@@ -138,13 +163,13 @@ GW_DEVICE void split(const T* x, T* heads, const u32* words, const Heads& sizes,
     }
     rows.turn_queries(form, rows.own);
     __syncwarp();
-    rows.each_element([&](int r, int e, i64 place) { heads[place] = narrow<T>(rows.all[r * rows.pitch + e]); });
+    rows.write_heads(heads);
 }
 
 template <class T>
 GW_DEVICE void merge(const T* heads, T* planes, const u32* words, const Heads& sizes) {
     const Rows<T> rows(sizes, 1);
-    rows.each_element([&](int r, int e, i64 place) { rows.all[r * rows.pitch + e] = widen(heads[place]); });
+    rows.read_heads(heads);
     __syncwarp();
     rows.turn_queries(HeadForm(words, sizes), rows.own);
     rows.write_planes(planes, rows.own);
@@ -156,7 +181,7 @@ GW_DEVICE void split_backward(const T* x, const T* grad, T* out, const u32* word
     using C = Compute<T>;
     const Rows<T> rows(sizes, 2);
     const HeadForm form(words, sizes);
-    rows.each_element([&](int r, int e, i64 place) { rows.all[r * rows.pitch + e] = widen(grad[place]); });
+    rows.read_heads(grad);
     C* const row = rows.other();
     rows.read_planes(x, row);
     __syncwarp();

@@ -20,9 +20,10 @@ const MOST_BLOCKS: usize = 1 << 10;
 struct GradedPlanes {
     blades: i32,
     grades: i32,
-    first: [i32; 8],
     plane: [i8; MOST_BLADES],
     factor: [i8; MOST_BLADES],
+    grade: [i8; MOST_BLADES],
+    is_last: [i8; MOST_BLADES],
 }
 
 /// `NormOptions` there.
@@ -38,21 +39,25 @@ struct KernelOptions {
 }
 
 fn planes_of(order: &Order) -> GradedPlanes {
+    let nothing = [0; MOST_BLADES];
     let mut planes = GradedPlanes {
         blades: order.blades().len() as i32,
         grades: order.grade_count() as i32,
-        first: [0; 8],
-        plane: [0; MOST_BLADES],
-        factor: [0; MOST_BLADES],
+        plane: nothing,
+        factor: nothing,
+        grade: nothing,
+        is_last: nothing,
     };
-    planes.factor[..order.factors().len()].copy_from_slice(order.factors());
-    let mut place = 0;
-    for (grade, own) in order.by_grade().into_iter().enumerate() {
-        for plane in own {
-            planes.plane[place] = plane as i8;
-            place += 1;
-        }
-        planes.first[grade + 1] = place as i32;
+    let by_grade = order.by_grade();
+    let all = by_grade
+        .iter()
+        .enumerate()
+        .flat_map(|(grade, own)| own.iter().map(move |&plane| (grade, plane, own)));
+    for (place, (grade, plane, own)) in all.enumerate() {
+        planes.plane[place] = plane as i8;
+        planes.factor[place] = order.factors()[plane];
+        planes.grade[place] = grade as i8;
+        planes.is_last[place] = (own.last() == Some(&plane)).into();
     }
     planes
 }
