@@ -105,14 +105,39 @@ def test_single_precision(counted, monkeypatch):
 
 
 @pytest.mark.parametrize("heads, mv, s", [(2, 4, 6), (8, 16, 32), (1, 16, 32), (1, 3, 1)])
-def test_heads_of_every_length_on_every_device(heads, mv, s, counted, monkeypatch, device):
+@pytest.mark.parametrize("package", [lgatr, gatr])
+def test_heads_of_every_length_on_every_device(package, heads, mv, s, counted, monkeypatch, device):
     """Long heads have kernels of their own on a GPU, and so have maps of few channels."""
-    model = model_of(hidden_mv_channels=mv, hidden_s_channels=s, attention={"num_heads": heads}).to(device)
+    options = {"package": package, "mlp": {}, "attention": {"num_heads": heads}}
+    model = model_of(hidden_mv_channels=mv, hidden_s_channels=s, **options).to(device)
     inputs = {name: x.to(device) for name, x in inputs_of(model, (2,), 37).items()}
     cotangents = [torch.randn_like(y) for y in model(**inputs)]
     found, again = (evaluate(model, inputs, cotangents) for _ in range(2))
     assert all(torch.equal(x, again[name]) for name, x in found.items())
     assert worst(found, one_by_one(monkeypatch, model, inputs, cotangents)) < 1e-11
+
+
+def test_autocast(counted, monkeypatch):
+    model, plain = model_of().float(), model_of()
+    inputs = {name: x.float() for name, x in inputs_of(model).items()}
+    cotangents = [torch.randn_like(y) for y in model(**inputs)]
+    expected = evaluate(plain, {name: x.double() for name, x in inputs.items()}, cotangents)
+    counted[0] = 0
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = model(**inputs)
+        found = evaluate(model, inputs, cotangents)
+    assert counted[0] == 4
+    with monkeypatch.context() as context, torch.autocast("cpu", torch.bfloat16):
+        context.setattr(composites, "DEVICES", set())
+        published, others = model(**inputs), evaluate(model, inputs, cotangents)
+    assert [y.dtype for y in outputs] == [y.dtype for y in published] == [torch.float32, torch.bfloat16]
+    of_outputs = {name: x for name, x in expected.items() if name.startswith("out.")}
+    error, theirs = (worst({name: y[name] for name in of_outputs}, of_outputs) for y in (found, others))
+    assert error < max(theirs, 1e-2)
+    with torch.autocast("cpu", torch.bfloat16), lgatr.naive_amp():
+        counted[0] = 0
+        model(**inputs)
+    assert counted[0] == 0
 
 
 def test_masks(counted, monkeypatch):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Optional, Union
 
 import torch
@@ -26,10 +27,22 @@ from gradewise.torch._transformers.composites import (
     Steps,
     activation_of,
     linear_of,
+    parameter,
 )
-from gradewise.torch._transformers.features import Features, acts_as, is_own
+from gradewise.torch._transformers.attention import batch, planes_of_heads
+from gradewise.torch._transformers.features import Features, acts_as, is_own, is_without_hooks
 from gradewise.torch._transformers.features import run as run_layer
 from gradewise.torch.gatr.layers.attention import MultiQueryQKVModule, QKVModule, SelfAttention, split
+from gradewise.torch.gatr.layers.geometric import (
+    _INNER,
+    _POINT,
+    _WEIGHT,
+    GeometricAttention,
+    divided_by_square,
+    matrices,
+    weighed_matrices,
+    weights_of,
+)
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.layers.mlp import JOIN_SIGNS, GeometricBilinear, GeoMLP, reference_rows
 from gradewise.torch.gatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
@@ -66,6 +79,10 @@ class _Block:
     """One map of queries, keys and values, or one of each."""
     out: Linear
     mlp: tuple[_Layer, ...]
+    heads: tuple[int, int, int]
+    """Heads, and multivectors and scalars of each."""
+    epsilon: Optional[float]
+    """Of the normalizer of points, where the composite makes queries and keys of heads too."""
 
 
 def _norm_of(module: nn.Module) -> Optional[tuple[Norm, Named]]:
@@ -124,24 +141,115 @@ def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
     mlp = _mlp_of(block.mlp, mv, s, second)
     if (out.out, out.scalars) != (mv, s):
         raise Differs
-    return _Block(mv, s, norm, linears, out, mlp), first.named, second.named
+    epsilon = _epsilon_of(attention)
+    if epsilon is not None:
+        weights = parameter(attention, "attention.log_weights")
+        first.take(None if weights is None else (weights, [("log_weights", weights)]), "attention.attention")
+    made = _Block(mv, s, norm, linears, out, mlp, (config.num_heads, *of_head), epsilon)
+    return made, first.named, second.named
+
+
+def _epsilon_of(attention: nn.Module) -> Optional[float]:
+    """What the attention's normalizer adds, if it is ours and scalars are not rotated."""
+    encoding, geometric = attention.pos_encoding, attention.attention
+    if type(encoding) is not nn.Identity or not is_without_hooks(encoding) or not is_own(geometric, GeometricAttention):
+        return None
+    normalizer = geometric.normalizer
+    if not isinstance(normalizer, partial) or normalizer.func is not divided_by_square:
+        return None
+    return float(normalizer.keywords["epsilon"])
+
+
+class _Rows:
+    """Steps that make matrices of heads: the planes and scalars of some groups of channels at a place."""
+
+    def __init__(self, steps: Steps, block: _Block, items: tuple[int, int]) -> None:
+        self.steps, self.block, self.items = steps, block, items
+
+    def group(self, x: int, number: int, groups: int, heads: int) -> tuple[int, int]:
+        """A group's planes ``[16, channels, heads, rows]`` and its scalars ``[channels, heads, rows]``, of features of several."""
+        steps, (_, mv, s), rows = self.steps, self.block.heads, self.items[0] * self.items[1]
+        above = groups * s * heads
+        planes = steps.add("slice", _part(0, above, above + 16 * groups * mv * heads), [x])
+        planes = steps.add("reshape", {"shape": [16, groups, mv, heads, rows]}, [planes])
+        planes = steps.add("slice", _part(1, number, number + 1), [planes])
+        scalars = steps.add("slice", _part(0, number * s * heads, (number + 1) * s * heads), [x])
+        return (
+            steps.add("reshape", {"shape": [16, mv, heads, rows]}, [planes]),
+            steps.add("reshape", {"shape": [s, heads, rows]}, [scalars]),
+        )
+
+    def features(self, planes: int, weights: Optional[int], is_query: bool) -> int:
+        """What queries and keys are compared by: the inner product's planes and those of distances, ``[12, channels, heads, rows]``."""
+        steps = self.steps
+        inner, point, weight = (self._select(planes, numbers) for numbers in (_INNER, _POINT, [_WEIGHT]))
+        bound = steps.add("add_scalar", {"value": self.block.epsilon}, [steps.add("square", None, [weight])])
+        scale = steps.add("div", None, [weight, bound])
+        point, weight = (steps.add("mul", None, [x, scale]) for x in (point, weight))
+        square = steps.add("sum", {"axes": [0], "keep": True}, [steps.add("square", None, [point])])
+        own, mixed = steps.add("square", None, [weight]), steps.add("mul", None, [point, weight])
+        if is_query:
+            assert weights is not None, "distances have weights"
+            far = steps.add("mul", None, [steps.add("concat", {"axis": 0}, [square, own, mixed]), weights])
+        else:
+            signed = [steps.add("mul_scalar", {"value": v}, [x]) for x, v in ((own, -1.0), (square, -1.0), (mixed, 2.0))]
+            far = steps.add("concat", {"axis": 0}, signed)
+        return steps.add("concat", {"axis": 0}, [inner, far])
+
+    def _select(self, planes: int, numbers: Sequence[int]) -> int:
+        index = {"values": list(numbers), "bound": 16}
+        return self.steps.add("index_select", {"axis": 0, "index": index}, [planes])
+
+    def flat(self, planes: int, count: int, scalars: int, heads: int) -> int:
+        """Rows of heads, one behind the other."""
+        steps, (_, mv, s), (sets, items) = self.steps, self.block.heads, self.items
+        width = count * mv
+
+        def turned(x: int, shape: list[int], axes: list[int], last: int) -> int:
+            x = steps.add("permute", {"axes": axes}, [steps.add("reshape", {"shape": shape}, [x])])
+            return steps.add("reshape", {"shape": [sets, heads, items, last]}, [steps.add("contiguous", None, [x])])
+
+        made = turned(planes, [count, mv, heads, sets, items], [3, 2, 4, 0, 1], width)
+        if s:
+            beside = turned(scalars, [s, heads, sets, items], [2, 1, 3, 0], s)
+            made = steps.add("concat", {"axis": 3}, [made, beside])
+        return steps.add("reshape", {"shape": [sets * heads * items * (width + s)]}, [made])
+
+
+def _part(axis: int, start: int, end: int) -> dict[str, Any]:
+    return {"axis": axis, "range": {"start": start, "end": end}}
 
 
 @lru_cache(maxsize=256)
-def _before(block: _Block, names: tuple[str, ...]) -> Composite:
-    """Norm and maps: queries, keys and values of features and the parameters of these names, as features, those of several maps one below
-    the other."""
+def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Composite:
+    """Norm and maps: queries, keys and values of features and the parameters of these names. As matrices of heads, one behind the other, if
+    the block has an epsilon; otherwise as features, those of several maps one below the other."""
     steps = Steps(1 + len(names), PROJECTIVE)
     x, place, made = steps.norm(0, block.mv, block.norm), 1, []
     for linear in block.qkv:
         made.append(steps.linear(x, linear, place))
         place += 1 + len(linear.given)
+    if block.epsilon is not None:
+        rows, (heads, mv, _) = _Rows(steps, block, items), block.heads
+        others = heads if len(made) == 1 else 1
+        groups = [(made[0], n, 3, heads) for n in range(3)] if len(made) == 1 else [
+            (x, 0, 1, count) for x, count in zip(made, (heads, 1, 1))
+        ]
+        (q, q_s), (k, k_s), (v, v_s) = (rows.group(*group) for group in groups)
+        weights = steps.add("exp", None, [steps.add("reshape", {"shape": [heads, mv]}, [place])])
+        weights = steps.add("reshape", {"shape": [mv, heads, 1]}, [steps.add("transpose", {"axes": [0, 1]}, [weights])])
+        made = [
+            rows.flat(rows.features(q, weights, True), 12, q_s, heads),
+            rows.flat(rows.features(k, None, False), 12, k_s, others),
+            rows.flat(v, 16, v_s, others),
+        ]
     if len(made) > 1:
         steps.add("concat", {"axis": 0}, made)
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
         module, shape = ends
-        return functional_call(_Before(module), Part.named(names, inputs[1:]), (inputs[0], shape))
+        part = _Before(module) if block.epsilon is None else _BeforeOfHeads(module)
+        return functional_call(part, Part.named(names, inputs[1:]), (inputs[0], shape))
 
     return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary)
 
@@ -204,6 +312,17 @@ class _Before(Part):
         return torch.cat([run_layer(linear, EquiLinear, x).whole() for linear in linears])
 
 
+class _BeforeOfHeads(Part):
+    def forward(self, whole: Tensor, shape: tuple[int, ...]) -> Tensor:
+        block, attention = self.block, self.block.attention
+        x = run_layer(block.norm, EquiLayerNorm, _features(block, whole, shape))
+        heads = attention.qkv_module._project(x, None)
+        geometric = attention.attention
+        lengths = [batch(shape, {})] * 2
+        parts = matrices(*heads, lengths, geometric.normalizer, weights_of(geometric.log_weights))
+        return torch.cat([part.flatten() for part in parts])
+
+
 class _Behind(Part):
     def forward(self, attended: Tensor, whole: Tensor, reference: Tensor, shape: tuple[int, ...]) -> Tensor:
         block, x = self.block, _features(self.block, whole, shape)
@@ -224,9 +343,14 @@ def block_of(
         return None
     if 0 in x.mv.shape or reference is None or module._checkpoint_mlp or module._checkpoint_attn:
         return None
+    items = batch(x.shape, {})
+    if len(items) != 2:
+        return None
     try:
         block, first, second = _read(module, *x.channels)
     except Differs:
+        return None
+    if mask is not None and not isinstance(mask, Tensor):
         return None
     whole = x.whole()
     factor = reference_rows(reference, x, module.mlp.layers[0].linear_left.weight.shape[0])
@@ -234,21 +358,28 @@ def block_of(
     first_inputs, second_inputs = [whole, *(p for _, p in first)], [p for _, p in second]
     if not is_plain([*first_inputs, factor, *second_inputs]):
         return None
-    before = _before(block, tuple(name for name, _ in first))
+    before = _before(block, items, tuple(name for name, _ in first))
     behind = _behind(block, x.mv.shape[2], tuple(name for name, _ in second))
     if not before.native.admits(first_inputs) or not behind.native.admits([whole, whole, factor, *second_inputs]):
         return None
     ends = module, x.shape
-    config, attention = module.attention.qkv_module.config, module.attention
-    of_head = config.hidden_mv_channels, config.hidden_s_channels
     y = run(before, first_inputs, ends)
-    heights = [linear.scalars + x.blades.size * linear.out for linear in block.qkv]
-    parts = zip(y.split(heights), block.qkv)
-    made = [Features.of_whole(part, linear.out, x.shape, x.blades) for part, linear in parts]
-    if len(made) == 1:
-        q, k, v = split(made[0], 3, *of_head, config.num_heads)
+    heads, mv, scalars = block.heads
+    if block.epsilon is not None:
+        counts = (heads, heads, heads) if len(block.qkv) == 1 else (heads, 1, 1)
+        shapes = [(*items, count, planes * mv + scalars) for count, planes in zip(counts, (12, 12, 16))]
+        parts = y.split([math.prod(shape) for shape in shapes])
+        a, b, c = (part.view(sets, n, length, w) for part, (sets, length, n, w) in zip(parts, shapes))
+        planes, s = planes_of_heads(weighed_matrices(a, b, c, x.shape, mask), x.blades.size, mv)
+        h = x.with_(planes, s if s.shape[0] else None).whole()
     else:
-        q, k, v = (split(part, 1, *of_head, heads)[0] for part, heads in zip(made, (config.num_heads, 1, 1)))
-    h = attention._attend(q, k, v, x, mask).whole()
+        heights = [linear.scalars + x.blades.size * linear.out for linear in block.qkv]
+        parts = zip(y.split(heights), block.qkv)
+        made = [Features.of_whole(part, linear.out, x.shape, x.blades) for part, linear in parts]
+        if len(made) == 1:
+            q, k, v = split(made[0], 3, mv, scalars, heads)
+        else:
+            q, k, v = (split(part, 1, mv, scalars, count)[0] for part, count in zip(made, (heads, 1, 1)))
+        h = module.attention._attend(q, k, v, x, mask).whole()
     result = run(behind, [h, whole, factor, *second_inputs], ends)
     return Features.of_whole(result, block.mv, x.shape, x.blades)

@@ -97,7 +97,7 @@ class GeometricAttention(Layer):
 
     def _weigh(self, q: Heads, k: Heads, v: Heads, x: Features, others: Sequence[int], mask: Any) -> Features:
         """The heads' results behind one another, for queries of the rows of ``x`` and keys and values of rows of shape ``others``."""
-        weights = self.log_weights.exp()[:, 0].t()[:, :, None]
+        weights = weights_of(self.log_weights)
         h = weighed(q, k, v, (x.shape, others), self.normalizer, weights, mask)
         mv, s = planes_of_heads(h, PROJECTIVE.size, v[0].shape[1])
         return x.with_(mv, s)
@@ -124,8 +124,13 @@ class GeometricAttention(Layer):
             attention_mask: true where an item attends to another, or what is added to the logits, ``[..., heads or 1, items, other
                 items]`` or ``[items, other items]``; or an ``AttentionBias`` of xformers.
         """
-        weights = self.log_weights.exp()[:, 0].t()[:, :, None]
+        weights = weights_of(self.log_weights)
         return attend(q_mv, k_mv, v_mv, q_s, k_s, v_s, self.normalizer, weights, attention_mask)
+
+
+def weights_of(log_weights: Tensor) -> Tensor:
+    """The weights of distances ``[channels, heads, 1]``."""
+    return log_weights.exp()[:, 0].t()[:, :, None]
 
 
 def attend(
@@ -161,19 +166,35 @@ def weighed(
     mask: Any,
 ) -> Tensor:
     """The heads' results ``[rows before the items, heads, items, 16 · channels + scalars]``."""
+    a, b, c = matrices(q, k, v, [batch(shape, {}) for shape in shapes], normalizer, weights)
+    return weighed_matrices(a, b, c, shapes[0], mask)
+
+
+def matrices(
+    q: Heads,
+    k: Heads,
+    v: Heads,
+    lengths: Sequence[Sequence[int]],
+    normalizer: Normalizer,
+    weights: Optional[Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values as ``[rows before the items, heads, items, features]``."""
     far = distances(q[0], normalizer, is_query=True)
     if weights is not None:
         far = far * weights.to(far.dtype)
     queries = torch.cat((q[0][:13:2], far))
     keys = torch.cat((k[0][:13:2], distances(k[0], normalizer, is_query=False)))
-    lengths = [batch(shape, {}) for shape in shapes]
 
     def rows(mv: Tensor, s: Optional[Tensor], shape: Sequence[int]) -> Tensor:
         return rows_of_heads(mv[:, None], None if s is None else s[None], shape)[0]
 
-    a, b, c = rows(queries, q[1], lengths[0]), rows(keys, k[1], lengths[1]), rows(v[0], v[1], lengths[1])
+    return rows(queries, q[1], lengths[0]), rows(keys, k[1], lengths[1]), rows(v[0], v[1], lengths[1])
+
+
+def weighed_matrices(a: Tensor, b: Tensor, c: Tensor, shape: Sequence[int], mask: Any) -> Tensor:
+    """The heads' results of :func:`matrices`, for queries of rows of this shape."""
     if mask is None or isinstance(mask, Tensor):
-        return weigh(a, b, c, attn_mask=_flat(mask, shapes[0]), scale=a.shape[-1] ** -0.5)
+        return weigh(a, b, c, attn_mask=_flat(mask, shape), scale=a.shape[-1] ** -0.5)
     if type(mask).__module__.split(".")[0] != "xformers":
         raise ArgumentError(
             f"attention: attention_mask of type {type(mask).__name__}, expected a tensor, or a bias of xformers"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Optional, Union
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -28,6 +29,7 @@ from gradewise.torch._transformers.composites import (
 )
 from gradewise.torch._transformers.features import Features, acts_as, is_own
 from gradewise.torch._transformers.features import run as run_layer
+from gradewise.torch._transformers.precision import is_island
 from gradewise.torch.lgatr.layers.attention import MultiQueryQKVModule, QKVModule, SelfAttention
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.mlp import GeometricBilinear, GeoMLP
@@ -227,9 +229,23 @@ class _Behind(Part):
 
 def block_of(module: nn.Module, x: Features, extra: Optional[Features], options: Optional[dict]) -> Optional[Features]:
     """The block's result by composites; None where its layers are to be run one by one: on other devices, under compilers, transformations
-    or autocast, with layers that somebody watches or has replaced, dropout, several queries to a key, or channels beside the queries'."""
-    if extra is not None or x.mv.device.type not in composites.DEVICES or not is_eager(x.mv):
+    or autocast in everything, with layers that somebody watches or has replaced, dropout, several queries to a key, or channels beside the
+    queries'. Under autocast, which leaves multivectors in float32, scalars are in float32 as well until they leave the block."""
+    kind = x.mv.device.type
+    if extra is not None or kind not in composites.DEVICES:
         return None
+    if not is_island():
+        return _run(module, x, options) if is_eager(x.mv) else None
+    with torch.autocast(kind, enabled=False):
+        s = None if x.s is None else x.s.float()
+        wide = x if x.kept is not None else x.with_(x.mv.float(), s)
+        made = _run(module, wide, options) if is_eager(x.mv) else None
+    if made is None or made.s is None:
+        return made
+    return replace(made, s=made.s.to(x.s.dtype))
+
+
+def _run(module: nn.Module, x: Features, options: Optional[dict]) -> Optional[Features]:
     options = dict(options or {})
     items = batch(x.shape, options)
     if len(items) != 2 or 0 in x.mv.shape:
