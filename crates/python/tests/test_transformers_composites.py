@@ -28,8 +28,16 @@ BASE = dict(
 )
 OPTIONS = {
     "GATr": {"package": gatr, "mlp": {}},
-    "GATr, one layer more": {"package": gatr, "mlp": {"activation": "relu"}, "attention": {"num_heads": 1, "multi_query": False}},
-    "GATr, positions": {"package": gatr, "mlp": {}, "attention": {"num_heads": 2, "multi_query": False, "pos_encoding": True}},
+    "GATr, one layer more": {
+        "package": gatr,
+        "mlp": {"activation": "relu"},
+        "attention": {"num_heads": 1, "multi_query": False},
+    },
+    "GATr, positions": {
+        "package": gatr,
+        "mlp": {},
+        "attention": {"num_heads": 2, "multi_query": False, "pos_encoding": True},
+    },
     "usual": {},
     "no gains": {"norm_elementwise_affine": False},
     "head scale": {"attention": {"num_heads": 2, "head_scale": True}},

@@ -8,7 +8,16 @@ from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
-from gradewise.torch._transformers.features import Features, Layer, Pair, enter, extra_features, is_own, is_without_hooks, run
+from gradewise.torch._transformers.features import (
+    Features,
+    Layer,
+    Pair,
+    enter,
+    extra_features,
+    is_own,
+    is_without_hooks,
+    run,
+)
 from gradewise.torch.gatr.config import SelfAttentionConfig
 from gradewise.torch.gatr.layers.geometric import GeometricAttention, Heads, heads_of, published
 from gradewise.torch.gatr.layers.linear import EquiLinear

@@ -192,7 +192,9 @@ class _Rows:
             assert weights is not None, "distances have weights"
             far = steps.add("mul", None, [steps.add("concat", {"axis": 0}, [square, own, mixed]), weights])
         else:
-            signed = [steps.add("mul_scalar", {"value": v}, [x]) for x, v in ((own, -1.0), (square, -1.0), (mixed, 2.0))]
+            signed = [
+                steps.add("mul_scalar", {"value": v}, [x]) for x, v in ((own, -1.0), (square, -1.0), (mixed, 2.0))
+            ]
             far = steps.add("concat", {"axis": 0}, signed)
         return steps.add("concat", {"axis": 0}, [inner, far])
 
@@ -232,9 +234,11 @@ def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Co
     if block.epsilon is not None:
         rows, (heads, mv, _) = _Rows(steps, block, items), block.heads
         others = heads if len(made) == 1 else 1
-        groups = [(made[0], n, 3, heads) for n in range(3)] if len(made) == 1 else [
-            (x, 0, 1, count) for x, count in zip(made, (heads, 1, 1))
-        ]
+        groups = (
+            [(made[0], n, 3, heads) for n in range(3)]
+            if len(made) == 1
+            else [(x, 0, 1, count) for x, count in zip(made, (heads, 1, 1))]
+        )
         (q, q_s), (k, k_s), (v, v_s) = (rows.group(*group) for group in groups)
         weights = steps.add("exp", None, [steps.add("reshape", {"shape": [heads, mv]}, [place])])
         weights = steps.add("reshape", {"shape": [mv, heads, 1]}, [steps.add("transpose", {"axes": [0, 1]}, [weights])])

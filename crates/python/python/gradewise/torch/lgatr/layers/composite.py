@@ -35,6 +35,7 @@ from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.mlp import GeometricBilinear, GeoMLP
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
 
+
 @dataclass(frozen=True)
 class _Bilinear:
     """The product of two maps, mapped, and its norm."""
