@@ -158,7 +158,7 @@ def test_masks(counted, monkeypatch):
     assert worst(found, one_by_one(monkeypatch, model, inputs, cotangents, attn_mask=mask)) < 1e-12
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case[2] in ("LGATr", "GATr")], ids=lambda case: case[0])
+@pytest.mark.parametrize("case", [case for case in CASES if case[2] in ("LGATr", "GATr", "AxialGATr")], ids=lambda case: case[0])
 def test_golden_vectors(case, counted):
     assert worst(run(case, F64, "cpu"), expected(case[4])) < 1e-11
 

@@ -27,20 +27,26 @@ class Features:
     shape: tuple[int, ...]
     """``(..., items)``, whose product is the number of rows."""
     blades: Blades
-    kept: Optional[Tensor] = None
-    """Both parts in one matrix, if they lie in one: see :meth:`whole`."""
+    kept: Optional[tuple[Tensor, Tensor, Optional[Tensor]]] = None
+    """Both parts in one matrix, and the parts of which it is that: see :meth:`whole`."""
 
     @staticmethod
     def of_whole(whole: Tensor, channels: int, shape: tuple[int, ...], blades: Blades) -> Features:
         """Features of ``channels`` multivectors, in one matrix."""
         count = whole.shape[0] - blades.size * channels
         mv = whole[count:].view(blades.size, channels, whole.shape[1])
-        return Features(mv, whole[:count] if count else None, shape, blades, whole)
+        s = whole[:count] if count else None
+        return Features(mv, s, shape, blades, (whole, mv, s))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these parts are those of the matrix that is kept."""
+        return self.kept is not None and self.kept[1] is self.mv and self.kept[2] is self.s
 
     def whole(self) -> Tensor:
         """Scalars and planes in one matrix ``[scalars + 16 · channels, rows]``."""
-        if self.kept is not None:
-            return self.kept
+        if self.is_whole:
+            return self.kept[0]
         planes = self.mv.reshape(-1, self.mv.shape[2])
         return planes if self.s is None else torch.cat((self.s, planes))
 
@@ -51,7 +57,7 @@ class Features:
 
     def with_(self, mv: Tensor, s: Optional[Tensor]) -> Features:
         """Other features of the same rows."""
-        return replace(self, mv=mv, s=s, kept=None)
+        return replace(self, mv=mv, s=s)
 
     def __add__(self, other: Features) -> Features:
         """A residual sum. Scalars that one of both does not have are those of the other."""

@@ -239,11 +239,12 @@ def block_of(module: nn.Module, x: Features, extra: Optional[Features], options:
         return _run(module, x, options) if is_eager(x.mv) else None
     with torch.autocast(kind, enabled=False):
         s = None if x.s is None else x.s.float()
-        wide = x if x.kept is not None else x.with_(x.mv.float(), s)
+        wide = x if x.is_whole else x.with_(x.mv.float(), s)
         made = _run(module, wide, options) if is_eager(x.mv) else None
     if made is None or made.s is None:
         return made
-    return replace(made, s=made.s.to(x.s.dtype))
+    s = made.s.to(x.s.dtype)
+    return replace(made, s=s, kept=(made.whole(), made.mv, s))
 
 
 def _run(module: nn.Module, x: Features, options: Optional[dict]) -> Optional[Features]:
