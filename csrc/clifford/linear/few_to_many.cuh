@@ -202,7 +202,9 @@ struct FewFeaturesFunctions {
     GW_DEVICE static void add_lanes(const Map& map, int lanes, int results, int columns) {
         extern __shared__ float scratch[];
         int share = 1;
-        while (share < 32 && 2 * share * results <= FEW_TO_MANY_THREADS) share *= 2;
+        // Counted with a bias on either side, so that the matrices' gradients have the same bits without one.
+        const int most = map.few_features * columns + columns + map.few_features;
+        while (share < 32 && 2 * share * most <= FEW_TO_MANY_THREADS) share *= 2;
         const int part = threadIdx.x % share, products = map.few_features * columns;
         // With threads that share there is one round, in which all threads of a warp take part.
         for (int i = threadIdx.x / share; i < results || share > 1; i += FEW_TO_MANY_THREADS / share) {
