@@ -12,7 +12,8 @@ use gradewise_kernels::{
 const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
 /// Rows, inputs and outputs. One row, single features, widths between those of the kernels, rows that are packs and others, more packs
-/// than a block has, and as many features as are served. In f32 other kernels serve at most 32 features on both sides (`cuda_narrow`).
+/// than a block has, and as many features as are served. In f32 other kernels serve at most 32 features on both sides
+/// (`cuda_narrow`), unless one side has at most 3 and the other more than 16.
 const SIZES: [(usize, usize, usize); 21] = [
     (1, 1, 1),
     (1, 3, 28),
@@ -155,7 +156,8 @@ fn agree_with_double_precision(device: &Device) {
                 let what = format!("{signature} {size:?} {dtype}, shared {is_shared}, {bias:?}");
                 let [forward, backward] = case.agrees(&what);
                 let (rows, inputs, outputs) = size;
-                if dtype == DType::F32 && inputs.max(outputs) <= 32 {
+                let is_lopsided = inputs.min(outputs) <= 3 && inputs.max(outputs) > 16;
+                if dtype == DType::F32 && inputs.max(outputs) <= 32 && !is_lopsided {
                     continue;
                 }
                 let grades =
@@ -213,7 +215,7 @@ fn few_features_may_be_wide(device: &Device) {
         longer.map(|all| all.slice(0, 1..1 + elements)?.reshape([8, 50, 28]))
     };
     let [forward, _] = Case { x: apart(&case.x), ..case }.agrees("rows between packs");
-    assert_eq!(forward, ["cast", "mv_linear_narrow_long"]);
+    assert_eq!(forward, ["cast", "mv_linear_many_to_few"]);
 }
 
 fn sums_over_many_rows(device: &Device) {

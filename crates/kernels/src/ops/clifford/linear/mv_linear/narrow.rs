@@ -32,6 +32,10 @@ const ENOUGH_STRETCHES: usize = 144;
 /// Elements of two tiles in shared memory, of x and of the gradient; a block has two such pairs.
 const PAIR: usize = 5120;
 
+/// Sides of which few_to_many serves the narrow one better: at most so many features on it, and more than these on the other.
+const MOST_LOPSIDED: usize = 3;
+const LEAST_LOPSIDED: usize = 16;
+
 /// A map that the kernels serve.
 pub(super) struct Narrow<'a> {
     device: &'a CudaDevice,
@@ -59,7 +63,9 @@ impl<'a> Narrow<'a> {
     pub fn of(device: &'a CudaDevice, algebra: &Algebra, sizes: &Sizes, dtype: DType) -> Option<Self> {
         let Sizes { batch, inputs, outputs, .. } = *sizes;
         let is_narrow = |features| (1..=MOST_FEATURES).contains(&features);
-        if dtype != DType::F32 || batch == 0 || !is_narrow(inputs) || !is_narrow(outputs) {
+        // Between so few features and so many, `few_to_many` takes a launch less, and rows that are packs on one side.
+        let is_lopsided = inputs.min(outputs) <= MOST_LOPSIDED && inputs.max(outputs) > LEAST_LOPSIDED;
+        if dtype != DType::F32 || batch == 0 || is_lopsided || !is_narrow(inputs) || !is_narrow(outputs) {
             return None;
         }
         let first = sizes.groups(algebra);
