@@ -195,6 +195,10 @@ fn check(maps: &Maps, operands: &Operands<'_>) -> Result<(Sizes, DType)> {
         let expected = format!("[{channels_out}, {channels_in}, {}]", maps.maps);
         return Err(refused("weight", weight, expected, "there is a coefficient for each map"));
     }
+    if channels_in == 0 || channels_out == 0 {
+        let expected = format!("[1 or more, 1 or more, {}]", maps.maps);
+        return Err(refused("weight", weight, expected, "a map has multivectors on both sides"));
+    }
     let &[height, rows] = x.dims() else {
         return Err(refused(
             "x",
