@@ -142,7 +142,9 @@ fn agree_with_double_precision(device: &Device) {
                     let [forward, backward] = case.agrees(&what);
                     let (rows, inputs, outputs) = size;
                     assert_eq!(forward, [product(inputs)], "{what}");
-                    assert!(backward.iter().any(|work| work == product(outputs)), "{what}: {backward:?}");
+                    // Copies of small arrays may have pushed it out of the log.
+                    let is_logged = backward.iter().any(|work| work == product(outputs));
+                    assert!(is_logged || backward.len() == debug::KEPT, "{what}: {backward:?}");
                     // Products of matrices form sums of so few rows in double precision.
                     let grades = (0..case.algebra.grade_count())
                         .map(|grade| case.algebra.blades_of_grade(grade).len());
