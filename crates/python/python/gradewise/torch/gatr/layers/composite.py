@@ -165,6 +165,8 @@ class _Rows:
 
     def __init__(self, steps: Steps, block: _Block, items: tuple[int, int]) -> None:
         self.steps, self.block, self.items = steps, block, items
+        self.shapes: dict[int, list[int]] = {}
+        """Channels, heads and rows of the planes of groups."""
 
     def group(self, x: int, number: int, groups: int, heads: int) -> tuple[int, int]:
         """A group's planes ``[16, channels, heads, rows]`` and its scalars ``[channels, heads, rows]``, of features of several."""
@@ -174,15 +176,14 @@ class _Rows:
         planes = steps.add("reshape", {"shape": [16, groups, mv, heads, rows]}, [planes])
         planes = steps.add("slice", _part(1, number, number + 1), [planes])
         scalars = steps.add("slice", _part(0, number * s * heads, (number + 1) * s * heads), [x])
-        return (
-            steps.add("reshape", {"shape": [16, mv, heads, rows]}, [planes]),
-            steps.add("reshape", {"shape": [s, heads, rows]}, [scalars]),
-        )
+        made = steps.add("reshape", {"shape": [16, mv, heads, rows]}, [planes])
+        self.shapes[made] = [mv, heads, rows]
+        return made, steps.add("reshape", {"shape": [s, heads, rows]}, [scalars])
 
     def features(self, planes: int, weights: Optional[int], is_query: bool) -> int:
         """What queries and keys are compared by: the inner product's planes and those of distances, ``[12, channels, heads, rows]``."""
         steps = self.steps
-        inner, point, weight = (self._select(planes, numbers) for numbers in (_INNER, _POINT, [_WEIGHT]))
+        inner, point, weight = self._every_other(planes), self._select(planes, _POINT), self._select(planes, [_WEIGHT])
         bound = steps.add("add_scalar", {"value": self.block.epsilon}, [steps.add("square", None, [weight])])
         scale = steps.add("div", None, [weight, bound])
         point, weight = (steps.add("mul", None, [x, scale]) for x in (point, weight))
@@ -198,9 +199,17 @@ class _Rows:
             far = steps.add("concat", {"axis": 0}, signed)
         return steps.add("concat", {"axis": 0}, [inner, far])
 
+    def _every_other(self, planes: int) -> int:
+        """The planes of the inner product, of which each is the first of its pair: ``[7, channels, heads, rows]``."""
+        steps, shape = self.steps, self.shapes[planes]
+        pairs = steps.add("reshape", {"shape": [8, 2, *shape]}, [planes])
+        firsts = steps.add("slice", _part(0, 0, len(_INNER)), [steps.add("slice", _part(1, 0, 1), [pairs])])
+        return steps.add("reshape", {"shape": [len(_INNER), *shape]}, [firsts])
+
     def _select(self, planes: int, numbers: Sequence[int]) -> int:
-        index = {"values": list(numbers), "bound": 16}
-        return self.steps.add("index_select", {"axis": 0, "index": index}, [planes])
+        # Slices rather than an index, which would be copied to the device by each call, under capture too.
+        parts = [self.steps.add("slice", _part(0, number, number + 1), [planes]) for number in numbers]
+        return parts[0] if len(parts) == 1 else self.steps.add("concat", {"axis": 0}, parts)
 
     def flat(self, planes: int, count: int, scalars: int, heads: int) -> int:
         """Rows of heads, one behind the other."""
