@@ -158,11 +158,13 @@ def linear_of(module: nn.Module, kind: type, mv: int, s: int) -> Optional[tuple[
 
 
 class Steps:
-    """Steps of a composite. Places are numbers of inputs and then of steps."""
+    """Steps of a composite. Places are numbers of inputs and then of steps. The inputs end with the parameters of the block,
+    in the order in which its layers take them."""
 
-    def __init__(self, inputs: int, blades: Blades) -> None:
+    def __init__(self, inputs: int, parameters: int, blades: Blades) -> None:
         self.made: list[Step] = []
-        self.inputs, self.blades = inputs, blades
+        self.inputs, self.blades = inputs + parameters, blades
+        self._next = inputs
         self._algebra = "{},{},{}".format(*blades.space.signature)
         self._order = list(blades.places)
 
@@ -171,8 +173,13 @@ class Steps:
         self.made.append((name, json.dumps(attributes), list(places)))
         return self.inputs + len(self.made) - 1
 
-    def linear(self, x: int, linear: Linear, first: int, scalars: Optional[int] = None) -> int:
-        """A linear map of features at ``x``, with parameters from input ``first`` on; of planes alone beside ``scalars``."""
+    def parameters(self, count: int) -> list[int]:
+        """The places of the next parameters."""
+        self._next += count
+        return list(range(self._next - count, self._next))
+
+    def linear(self, x: int, linear: Linear, scalars: Optional[int] = None) -> int:
+        """A linear map of features at ``x``, with the next parameters; of planes alone beside ``scalars``."""
         given = list(linear.given) if scalars is None else ["scalars", *linear.given]
         attributes = {
             "blades": self.blades.size,
@@ -181,7 +188,7 @@ class Steps:
             "entries": self.blades.entries(linear.maps),
             "given": given,
         }
-        others = range(first + 1, first + 1 + len(linear.given))
+        first, *others = self.parameters(1 + len(linear.given))
         return self.add("equi_linear", attributes, [x, first, *([] if scalars is None else [scalars]), *others])
 
     def norm(
@@ -189,17 +196,16 @@ class Steps:
         x: int,
         channels: int,
         norm: Optional[Norm],
-        first: int = 0,
         gate: Optional[str] = None,
         scalar_gate: Optional[str] = None,
     ) -> int:
-        """A norm of features at ``x``, with gains from input ``first`` on, and gates behind it."""
+        """A norm of features at ``x``, with gains that are the next parameters, and gates behind it."""
         attributes: dict[str, Any] = {"algebra": self._algebra, "order": self._order, "channels": channels}
         places = [x]
         if norm is not None:
             attributes |= {"epsilon": norm.epsilon, "gain": norm.gain}
             attributes |= {"gains": norm.gains, "scalar_gains": norm.scalar_gains}
-            places += range(first, first + norm.gains + norm.scalar_gains)
+            places += self.parameters(norm.gains + norm.scalar_gains)
         if gate is not None:
             attributes["gate"] = gate
         if scalar_gate is not None:

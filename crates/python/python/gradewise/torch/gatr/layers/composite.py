@@ -235,11 +235,9 @@ def _part(axis: int, start: int, end: int) -> dict[str, Any]:
 def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Composite:
     """Norm and maps: queries, keys and values of features and the parameters of these names. As matrices of heads, one behind the other, if
     the block has an epsilon; otherwise as features, those of several maps one below the other."""
-    steps = Steps(1 + len(names), PROJECTIVE)
-    x, place, made = steps.norm(0, block.mv, block.norm), 1, []
-    for linear in block.qkv:
-        made.append(steps.linear(x, linear, place))
-        place += 1 + len(linear.given)
+    steps = Steps(1, len(names), PROJECTIVE)
+    x = steps.norm(0, block.mv, block.norm)
+    made = [steps.linear(x, linear) for linear in block.qkv]
     if block.epsilon is not None:
         rows, (heads, mv, _) = _Rows(steps, block, items), block.heads
         others = heads if len(made) == 1 else 1
@@ -249,7 +247,7 @@ def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Co
             else [(x, 0, 1, count) for x, count in zip(made, (heads, 1, 1))]
         )
         (q, q_s), (k, k_s), (v, v_s) = (rows.group(*group) for group in groups)
-        weights = steps.add("exp", None, [steps.add("reshape", {"shape": [heads, mv]}, [place])])
+        weights = steps.add("exp", None, [steps.add("reshape", {"shape": [heads, mv]}, steps.parameters(1))])
         weights = steps.add("reshape", {"shape": [mv, heads, 1]}, [steps.add("transpose", {"axes": [0, 1]}, [weights])])
         made = [
             rows.flat(rows.features(q, weights, True), 12, q_s, heads),
@@ -279,29 +277,22 @@ def _join() -> str:
 def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
     """The map of the attention's result, the residual, and the perceptron with its own, of the attention's features, those of the block, the
     reference of joins and parameters."""
-    steps = Steps(3 + len(names), PROJECTIVE)
-    place = 3
-
-    def linear(x: int, linear: Linear, scalars: Optional[int] = None) -> int:
-        nonlocal place
-        place += 1 + len(linear.given)
-        return steps.linear(x, linear, place - 1 - len(linear.given), scalars)
-
-    residual = steps.add("add", None, [1, linear(0, block.out)])
+    steps = Steps(3, len(names), PROJECTIVE)
+    residual = steps.add("add", None, [1, steps.linear(0, block.out)])
     x, mv, s = steps.norm(residual, block.mv, block.norm), block.mv, block.s
     for layer in block.mlp:
         if isinstance(layer, Linear):
-            x, mv, s = linear(x, layer), layer.out, layer.scalars
+            x, mv, s = steps.linear(x, layer), layer.out, layer.scalars
         elif isinstance(layer, _Gate):
             x = steps.norm(x, mv, None, gate=layer.kind, scalar_gate=layer.scalar_kind if s else None)
         else:
             channels = layer.left.out
             scalars = steps.first(x, s) if s else None
-            factors = [linear(x, part) for part in (layer.left, layer.right, layer.join_left, layer.join_right)]
+            factors = [steps.linear(x, part) for part in (layer.left, layer.right, layer.join_left, layer.join_right)]
             products = steps.product(PROJECTIVE.products["geometric"], factors[:2], channels, rows)
             joins = steps.product(_join(), factors[2:], channels, rows)
             both = steps.add("concat", {"axis": 1}, [products, steps.add("mul", None, [joins, 2])])
-            x = linear(steps.flat(both, 2 * channels, rows), layer.out, scalars)
+            x = steps.linear(steps.flat(both, 2 * channels, rows), layer.out, scalars)
             mv, s = layer.out.out, layer.out.scalars
     steps.add("add", None, [residual, x])
 

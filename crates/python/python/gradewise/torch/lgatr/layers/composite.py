@@ -140,10 +140,8 @@ def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
 @lru_cache(maxsize=256)
 def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Composite:
     """Norm, map and norms of the heads: queries, keys and values of features and the parameters of these names."""
-    steps = Steps(1 + len(names), SPACETIME)
-    norm1 = block.norm1
-    x = steps.norm(0, block.mv, norm1, 1)
-    x = steps.linear(x, block.qkv, 1 + norm1.gains + norm1.scalar_gains)
+    steps = Steps(1, len(names), SPACETIME)
+    x = steps.linear(steps.norm(0, block.mv, block.norm1), block.qkv)
     heads = {
         "groups": 3,
         "channels": block.mv_of_head,
@@ -164,37 +162,25 @@ def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Co
 @lru_cache(maxsize=256)
 def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
     """The map of the attention's result, the residual, and the perceptron with its own, of heads, features and parameters."""
-    steps = Steps(2 + len(names), SPACETIME)
-    place = 2
-
-    def linear(x: int, linear: Linear, scalars: Optional[int] = None) -> int:
-        nonlocal place
-        place += 1 + len(linear.given)
-        return steps.linear(x, linear, place - 1 - len(linear.given), scalars)
-
-    def norm(x: int, channels: int, norm: Norm, **gates: Optional[str]) -> int:
-        nonlocal place
-        place += norm.gains + norm.scalar_gains
-        return steps.norm(x, channels, norm, place - norm.gains - norm.scalar_gains, **gates)
-
-    h = linear(steps.merge(0, block.mv_of_head, block.s_of_head), block.out)
+    steps = Steps(2, len(names), SPACETIME)
+    h = steps.linear(steps.merge(0, block.mv_of_head, block.s_of_head), block.out)
     residual = steps.add("add", None, [1, h])
-    x, mv, s = norm(residual, block.mv, block.norm2), block.mv, block.s
+    x, mv, s = steps.norm(residual, block.mv, block.norm2), block.mv, block.s
     layers = list(block.mlp)
     while layers:
         layer = layers.pop(0)
         if isinstance(layer, Linear):
-            x, mv, s = linear(x, layer), layer.out, layer.scalars
+            x, mv, s = steps.linear(x, layer), layer.out, layer.scalars
         elif isinstance(layer, _Gate):
             x = steps.norm(x, mv, None, gate=layer.kind, scalar_gate=layer.kind if s else None)
         else:
             scalars = steps.first(x, s) if s else None
-            factors = linear(x, layer.left), linear(x, layer.right)
+            factors = steps.linear(x, layer.left), steps.linear(x, layer.right)
             made = steps.product(SPACETIME.products["geometric"], factors, layer.left.out, rows)
             made = steps.flat(made, layer.left.out, rows)
-            x, mv, s = linear(made, layer.out, scalars), layer.out.out, layer.out.scalars
+            x, mv, s = steps.linear(made, layer.out, scalars), layer.out.out, layer.out.scalars
             gate = layers.pop(0).kind if layers and isinstance(layers[0], _Gate) else None
-            x = norm(x, mv, layer.norm, gate=gate, scalar_gate=gate if s else None)
+            x = steps.norm(x, mv, layer.norm, gate=gate, scalar_gate=gate if s else None)
     steps.add("add", None, [residual, x])
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
