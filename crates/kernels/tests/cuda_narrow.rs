@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Pair, launched, rng, tolerance};
+use common::{Pair, function, launched, rng, tolerance};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, DType, Device, Result, debug,
@@ -105,14 +105,6 @@ fn tested(pair: &Pair) -> &Array {
 
 fn reference(pair: &Pair) -> &Array {
     &pair.reference
-}
-
-/// The name of a launched kernel without width and dtype.
-fn function(work: &str) -> String {
-    let kernel = work.split(' ').next().unwrap_or_default();
-    let words = kernel.strip_prefix("gw_").unwrap_or(kernel).split('_');
-    let words: Vec<&str> = words.take_while(|word| !word.contains(|c: char| c.is_ascii_digit())).collect();
-    words.join("_")
 }
 
 fn bits(array: &Array) -> Vec<u64> {

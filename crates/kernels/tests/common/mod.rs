@@ -35,6 +35,14 @@ pub fn launched<R>(work: impl FnOnce() -> R) -> (R, Vec<String>) {
     (result, mine().filter(|launch| launch.number > last).map(|launch| launch.work.to_string()).collect())
 }
 
+/// The name of a kernel that [`launched`] gives, without widths and dtype, which end in the first word with a digit.
+pub fn function(work: &str) -> String {
+    let kernel = work.split(' ').next().unwrap_or_default();
+    let words = kernel.strip_prefix("gw_").unwrap_or(kernel).split('_');
+    let words: Vec<&str> = words.take_while(|word| !word.contains(|c: char| c.is_ascii_digit())).collect();
+    words.join("_")
+}
+
 pub fn rng(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
