@@ -8,6 +8,9 @@ use crate::{
 };
 use gradewise_core::Shape;
 
+/// Most rows that a thread adds up in `f32` before the sums of threads and of blocks are added.
+pub(crate) const LONGEST: usize = 128;
+
 /// Threads that share a row of `features` elements: a power of two.
 fn threads_per_row(features: usize) -> u32 {
     features.next_power_of_two().clamp(8, 256) as u32

@@ -90,6 +90,9 @@ const fn tiles(a: bool, b: bool) -> Option<Tiles> {
     }
 }
 
+/// Terms up to which sums of `f32` are formed in double precision.
+pub(crate) const SHORT: usize = 16;
+
 /// Where most of an instruction's operands would be padding, ordinary multiply-adds are as fast, and exact.
 const LEAST: usize = 16;
 /// Threads of a block, of every kernel.
@@ -152,8 +155,6 @@ impl Product<'_> {
     /// write and is none of them; it has the dtype of the product and room for all C, in their window if there is one.
     pub unsafe fn run_into(&self, device: &CudaDevice, out: &Array, accumulate: bool) -> Result<()> {
         let Sizes { m, n, k } = self.sizes;
-        // Sums of so few terms are computed in double precision.
-        const SHORT: usize = 16;
         let tensor = self.on_tensor_cores(device)?;
         // Exact products of f32 are also fastest on tensor cores, with operands in three parts.
         let exact =

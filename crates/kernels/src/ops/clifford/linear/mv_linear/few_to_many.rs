@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, DType, Result,
-    array::rows::sum_partials,
+    array::rows::{LONGEST, sum_partials},
+    ops::matmul::cuda::SHORT,
     runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::{Algebra, Shape};
@@ -27,12 +28,6 @@ const COLLECT_LANES: usize = 8;
 
 /// Most packs of a row that a block takes: blocks with few rows at a time leave threads over.
 const MOST_PACKS: usize = 64;
-
-/// Most rows that a thread adds up in f32 before the sums of threads and of blocks are added.
-const LONGEST: usize = 128;
-
-/// Rows up to which products of matrices form sums of f32 in double precision; `sums` does not.
-const SHORT: usize = 16;
 
 /// A map that the kernels serve.
 pub(super) struct FewToMany<'a> {

@@ -12,17 +12,11 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, DType, Result,
-    array::rows::sum_partials,
+    array::rows::{LONGEST, sum_partials},
+    ops::matmul::cuda::SHORT,
     runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Algebra;
-
-/// Terms up to which sums are formed in double precision, by the kernels where that is fast and, of gradients of matrices, by products of
-/// matrices.
-const SHORT: usize = 16;
-
-/// Most rows that a thread adds up in f32 before the sums of threads and of blocks are added.
-const LONGEST: usize = 128;
 
 /// Rows of a stretch below which beginning and end of a block take longer than the rows, and stretches that fill any device; more of them
 /// only give the second stage more to read.
