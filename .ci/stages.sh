@@ -34,13 +34,15 @@ rustdoc() { RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps
 # The algebra as its own users build it: without a standard library, for a processor without compare-and-swap, and with its strategies for
 # property tests.
 core_alone() {
-    local target=thumbv6m-none-eabi
+    local target
     cargo check --release -p gradewise-core --no-default-features --features libm,serde
-    if rustup target list --installed 2>/dev/null | grep -q "$target" || rustup target add "$target" 2>/dev/null; then
-        cargo check --release -p gradewise-core --no-default-features --features libm,serde --target "$target"
-    else
-        skip "gradewise-core for $target" "rustup does not fetch it"
-    fi
+    for target in thumbv6m-none-eabi riscv32imc-unknown-none-elf; do
+        if rustup target list --installed 2>/dev/null | grep -q "$target" || rustup target add "$target" 2>/dev/null; then
+            cargo check --release -p gradewise-core --no-default-features --features libm,serde --target "$target"
+        else
+            skip "gradewise-core for $target" "rustup does not fetch it"
+        fi
+    done
     # Their tests run with those of the workspace.
     cargo check --release -p gradewise-core --features serde,proptest --tests
 }
