@@ -298,6 +298,46 @@ fn minus_a_boost_is_refused_only_without_a_plane_to_turn_in() -> Result<()> {
     Ok(())
 }
 
+/// An exponential is never said to have no logarithm: planes that a large rotor has turned until they are nearly null have one, or one that
+/// the digits do not suffice for.
+#[test]
+fn exponentials_of_nearly_null_planes_are_not_said_to_have_none() -> Result<()> {
+    for ((p, q), seeds) in [((4, 1), 0..40_u32), ((3, 2), 40..80), ((2, 3), 80..120), ((1, 4), 120..160)] {
+        let algebra = algebra(p, q, 0);
+        for seed in seeds {
+            let mut state = 0x9e37_79b9_u32.wrapping_mul(seed + 1);
+            let mut number = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                f64::from(state >> 8) / f64::from(1_u32 << 23) - 1.0
+            };
+            let mut large = algebra.zero::<f64>();
+            large.coefficients_mut()[6..16].fill_with(|| 2.0 * number());
+            let turn = large.exp()?;
+            let (first, second) = (algebra.parse::<f64>("e12")?, algebra.parse::<f64>("e45")?);
+            let planes = first.scaled(&(3.0 * number())).plus(&second.scaled(&(3.0 * number())))?;
+            let planes = turn.geometric_product(&planes)?.geometric_product(&turn.reverse())?.grade(2);
+            // Of the exponential, whose rounding errors may be larger, the rotor next to it.
+            let Ok(rotor) = Rotor::new(planes.exp()?) else { continue };
+            let rotor = rotor.renormalized()?.into_multivector();
+            // Beyond, the nearest rotor is not determined to as many digits.
+            if size(&rotor) > 1e3 {
+                continue;
+            }
+            match rotor.log() {
+                Ok(log) => {
+                    let error = distance(&log.exp()?, &rotor);
+                    let far = size(&rotor).max(1.0).powi(2).max(size(&log) / 64.0);
+                    assert!(error <= 1e-12 * far, "{error:e}: exp({planes})");
+                }
+                Err(error) => {
+                    assert!(!error.to_string().contains("no bivector has"), "{error}: exp({planes})");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Rotors that are renormalized at each step stay rotors, in single precision, too.
 #[test]
 fn walks_stay_on_the_group() -> Result<()> {

@@ -17,6 +17,8 @@ pub(super) struct Refined<A: CliffordAlgebra, T: Real> {
     exact: T,
     /// The error that counts as rounding noise, in units of its tolerance.
     noise: T,
+    /// The largest coefficient of the rotor without null generators.
+    scale: T,
 }
 
 /// How far exp(B) is from R, in all and without null generators.
@@ -30,7 +32,7 @@ impl<A: CliffordAlgebra, T: Real> Refined<A, T> {
     /// The same with another bivector.
     fn with(&self, log: Multivector<A, T>, rotor: &Multivector<A, T>) -> Self {
         let (error, metric_error) = errors(&log, rotor);
-        Self { log, error, metric_error, exact: self.exact, noise: self.noise }
+        Self { log, error, metric_error, exact: self.exact, noise: self.noise, scale: self.scale }
     }
 
     /// What refinement makes of `log`, unless it is not finite: the best, and before it what does not leave the planes of `log` for
@@ -58,8 +60,9 @@ impl<A: CliffordAlgebra, T: Real> Refined<A, T> {
         let exact = T::epsilon() * T::from_f64(ulps) + rotor.distance_from_rotors();
         let (error, metric_error) = errors(&log, rotor);
         // Where boosts make coefficients large, all of those of a logarithm are found from small differences of them.
-        let noise = (rotor.sizes()[0] * T::from_f64(1.0 / 64.0)).max(T::one());
-        let measured = Self { log, error, metric_error, exact, noise };
+        let scale = rotor.sizes()[0];
+        let noise = (scale * T::from_f64(1.0 / 64.0)).max(T::one());
+        let measured = Self { log, error, metric_error, exact, noise, scale };
         measured.error.is_finite().then_some(measured)
     }
 
@@ -83,6 +86,17 @@ impl<A: CliffordAlgebra, T: Real> Refined<A, T> {
         self.metric_error.is_negligible(&self.noise)
             && self.error.is_negligible(&far)
             && self.error < T::from_f64(FAR_AXIS)
+    }
+
+    /// Whether the exponential is R up to rounding of its squares, as much as is left where planes are nearly null: exp(B) then changes with
+    /// the last digits of B by more than those of R.
+    pub(super) fn is_fair(&self) -> bool {
+        self.error.is_negligible(&self.scale.max(T::one()).powi(2)) && self.error < T::from_f64(FAR_AXIS)
+    }
+
+    /// Whether it is rounding alone that keeps the exponential from R. Where R has no logarithm, bivectors stay far from one.
+    pub(super) fn is_rounded(&self) -> bool {
+        self.error <= T::epsilon().sqrt() * self.scale.max(T::one()).powi(2)
     }
 
     /// Whether no coefficient is large. A bivector with large ones is far from its fractions: the axis of a screw far away, of a
