@@ -35,7 +35,9 @@ pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};
 pub use steerable_layer::{SteerableLayer, steerable_layer};
 pub use tensors::{COMPONENTS, tensor_dot, tensor_matrix, tensor_tensor, tensor_vector};
 pub use traceless::traceless_product;
-pub use transformer::{MergeHeads, SplitHeads, channel_norm, equi_linear, merge_heads, split_heads};
+pub use transformer::{
+    MergeHeads, SplitHeads, channel_norm, equi_linear, joint_norm, merge_heads, product_gate, split_heads,
+};
 
 use crate::entry::Entry;
 
@@ -65,4 +67,6 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<transformer::equi_linear::EquiLinear>(),
     Entry::of::<transformer::heads::MergeHeads>(),
     Entry::of::<transformer::heads::SplitHeads>(),
+    Entry::of::<transformer::joint_norm::JointNorm>(),
+    Entry::of::<transformer::product_gate::ProductGate>(),
 ];

@@ -1,6 +1,9 @@
 //! Normalisation over channels, and gates.
 
-use super::super::prelude::*;
+use super::{
+    super::prelude::*,
+    activation::{WrittenActivation, activated},
+};
 use crate::concat;
 use gradewise_kernels::{
     Index,
@@ -76,37 +79,6 @@ fn one() -> f64 {
     1.0
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WrittenActivation {
-    Relu,
-    Sigmoid,
-    Tanh,
-    Silu,
-    Gelu,
-    GeluTanh,
-}
-
-/// The functions, and how they are written.
-const ACTIVATIONS: [(Activation, WrittenActivation); 6] = [
-    (Activation::Relu, WrittenActivation::Relu),
-    (Activation::Sigmoid, WrittenActivation::Sigmoid),
-    (Activation::Tanh, WrittenActivation::Tanh),
-    (Activation::Silu, WrittenActivation::Silu),
-    (Activation::Gelu, WrittenActivation::Gelu),
-    (Activation::GeluTanh, WrittenActivation::GeluTanh),
-];
-
-impl WrittenActivation {
-    fn of(kind: Activation) -> Option<Self> {
-        ACTIVATIONS.iter().find(|(known, _)| *known == kind).map(|(_, written)| *written)
-    }
-
-    fn read(self) -> Activation {
-        ACTIVATIONS[self as usize].0
-    }
-}
-
 impl TryFrom<Written> for ChannelNorm {
     type Error = Error;
 
@@ -140,8 +112,8 @@ impl From<ChannelNorm> for Written {
             channels,
             epsilon: norm.map(|norm| norm.epsilon),
             gain: norm.map_or(1.0, |norm| norm.gain),
-            gate: gate.and_then(WrittenActivation::of),
-            scalar_gate: scalar_gate.and_then(WrittenActivation::of),
+            gate: gate.map(WrittenActivation::of),
+            scalar_gate: scalar_gate.map(WrittenActivation::of),
             gains,
             scalar_gains,
         }
@@ -167,26 +139,6 @@ impl ChannelNorm {
     fn grades(&self, device: &Device) -> Result<Index> {
         let grades: Vec<usize> = self.order.grades().iter().map(|&grade| grade.into()).collect();
         Ok(Index::constant(&grades, self.order.grade_count(), device)?)
-    }
-}
-
-/// A function of numbers in operations that have derivatives of any order.
-fn activated(kind: Activation, x: &Tensor) -> Result<Tensor> {
-    match kind {
-        Activation::Relu => x.relu(),
-        Activation::Sigmoid => x.sigmoid(),
-        Activation::Tanh => x.tanh(),
-        Activation::Silu => x.mul(&x.sigmoid()?),
-        Activation::Gelu => {
-            let phi =
-                x.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?.erf()?.add_scalar(1.0)?.mul_scalar(0.5)?;
-            x.mul(&phi)
-        }
-        Activation::GeluTanh => {
-            let cubic = x.square()?.mul(x)?.mul_scalar(0.044_715)?.add(x)?;
-            let t = cubic.mul_scalar(0.797_884_560_802_865_4)?.tanh()?;
-            x.mul(&t.add_scalar(1.0)?.mul_scalar(0.5)?)
-        }
     }
 }
 

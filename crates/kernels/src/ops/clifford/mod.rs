@@ -11,4 +11,4 @@ pub use block::{clifford_layer, mv_block, steerable_layer};
 pub use linear::mv_linear;
 pub use pointwise::{cs_layer_norm, cs_mv_gelu, mv_layer_norm, mv_normalization, mv_silu};
 pub use product::{fcgp, sgp, steerable_gp, table_product, traceless_product};
-pub use transformer::{Order, channel_norm, equi_linear, heads};
+pub use transformer::{Activation, Order, channel_norm, equi_linear, heads, joint_norm, product_gate};

@@ -266,12 +266,14 @@ def _edges(receivers: Tensor, senders: Tensor, nodes: int) -> _core.Edges:
     if not receivers.is_cuda:
         return _core.Edges(receivers.tolist(), senders.tolist(), nodes)
     with torch.no_grad():
-        numbers = torch.arange(nodes + 1, dtype=torch.int32, device=receivers.device)
-        return _core.Edges.on_device(*(_lists(ends, numbers) for ends in (receivers, senders)), nodes)
+        return _core.Edges.on_device(*_lists(torch.stack((receivers, senders)), nodes), nodes)
 
 
-def _lists(ends: Tensor, numbers: Tensor) -> list[Tensor]:
-    """The nodes, checked on the device as an index is; where those of each node begin; and the edges, by node."""
-    nodes = numbers[:-1].index_select(0, ends)
-    by_node, order = nodes.sort(stable=True)
-    return [nodes, torch.searchsorted(by_node, numbers, out_int32=True), order.to(torch.int32)]
+def _lists(ends: Tensor, nodes: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """For each row of ends: the nodes, checked on the device as an index is; where those of each node begin; and the edges, by node. Both
+    rows by the same operators of PyTorch: each takes its host as long as a kernel of a block."""
+    numbers = torch.arange(nodes + 1, dtype=torch.int32, device=ends.device)
+    named = numbers[:-1].index_select(0, ends.view(-1)).view_as(ends)
+    by_node, order = named.sort(stable=True)
+    starts = torch.searchsorted(by_node, numbers.expand(2, -1).contiguous(), out_int32=True)
+    return list(zip(named, starts, order.to(torch.int32)))

@@ -6,7 +6,7 @@ use gradewise_core::{Algebra, Error as CoreError};
 /// The most blades of feature planes.
 pub(super) const MOST_BLADES: usize = 32;
 
-/// The blades of an algebra in an order of the caller's, a plane each.
+/// Blades of an algebra in an order of the caller's, a plane each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     blades: Vec<u16>,
@@ -20,11 +20,23 @@ impl Order {
     /// # Errors
     /// A list that does not hold each blade once, or that does not begin with the scalar; more than 32 blades.
     pub fn new(operation: &'static str, algebra: &Algebra, blades: &[u16]) -> Result<Self> {
-        let count = algebra.blade_count();
-        let mut sorted: Vec<usize> = blades.iter().map(|&blade| blade.into()).collect();
-        sorted.sort_unstable();
-        if !sorted.iter().copied().eq(0..count) || blades.first() != Some(&0) || count > MOST_BLADES {
+        if blades.len() != algebra.blade_count() || blades.first() != Some(&0) {
             let reason = "planes hold each blade of the algebra once, the scalar first, of at most 32";
+            return Err(CoreError::Undefined { operation, reason }.into());
+        }
+        Self::of_some(operation, algebra, blades)
+    }
+
+    /// Planes of some blades of `algebra`, such as those of vectors.
+    ///
+    /// # Errors
+    /// A list of no blades, or of more than 32; blades that the algebra does not have, or that occur twice.
+    pub fn of_some(operation: &'static str, algebra: &Algebra, blades: &[u16]) -> Result<Self> {
+        let count = algebra.blade_count();
+        let is_sound =
+            |(at, blade): (usize, &u16)| usize::from(*blade) < count && !blades[..at].contains(blade);
+        if blades.is_empty() || blades.len() > MOST_BLADES || !blades.iter().enumerate().all(is_sound) {
+            let reason = "planes hold blades of the algebra, each at most once, 1 to 32 of them";
             return Err(CoreError::Undefined { operation, reason }.into());
         }
         let of = |blade: &u16| usize::from(*blade);

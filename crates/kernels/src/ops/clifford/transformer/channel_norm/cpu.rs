@@ -1,10 +1,10 @@
 //! Normalisation and gates of feature planes on the CPU. A chunk of rows stays in cache; its inner loops run along the rows.
 
-use super::{Activation, Norm, Operands, Options, Sizes};
+use super::{Norm, Operands, Options, Sizes};
 use crate::{
     Result,
     cpu::{parallel::Flushed, simd::Real},
-    ops::clifford::transformer::Order,
+    ops::clifford::transformer::{Order, activation::jet as activation},
 };
 use rayon::prelude::*;
 
@@ -15,39 +15,6 @@ const SCALAR_EPSILON: f64 = 1e-5;
 
 /// Numbers of the rows of a chunk.
 type Lane<T> = [T; CHUNK];
-
-/// A function's value and slope at each row.
-fn activation<T: Real>(kind: Activation, x: T) -> (T, T) {
-    let (one, half) = (T::one(), T::narrow(0.5));
-    let sigmoid = || one / (one + (-x).exp());
-    match kind {
-        Activation::Relu if x > T::zero() => (x, one),
-        Activation::Relu => (T::zero(), T::zero()),
-        Activation::Sigmoid => {
-            let s = sigmoid();
-            (s, s * (one - s))
-        }
-        Activation::Tanh => {
-            let t = x.tanh();
-            (t, one - t * t)
-        }
-        Activation::Silu => {
-            let s = sigmoid();
-            (x * s, s * (one + x * (one - s)))
-        }
-        Activation::Gelu => {
-            let p = half * (one + (x * T::narrow(std::f64::consts::FRAC_1_SQRT_2)).error_function::<false>());
-            let density = T::narrow(0.398_942_280_401_432_7) * (-half * x * x).exp();
-            (x * p, p + x * density)
-        }
-        Activation::GeluTanh => {
-            let (k, c) = (T::narrow(0.797_884_560_802_865_4), T::narrow(0.044_715));
-            let t = (k * (x + c * x * x * x)).tanh();
-            let slope = half * (one + t) + half * x * (one - t * t) * k * (one + T::narrow(3.0) * c * x * x);
-            (half * x * (one + t), slope)
-        }
-    }
-}
 
 /// Operands of the norm and the gates.
 pub(super) struct Work<'a, T> {

@@ -9,6 +9,7 @@ mod cpu;
 mod cuda;
 
 use super::Order;
+pub use super::activation::Activation;
 use crate::{
     Array, Device, Result,
     ops::clifford::algebra::contract::{alike, exact, with_real},
@@ -16,24 +17,6 @@ use crate::{
 use gradewise_core::{DType, Error as CoreError};
 
 const NAME: &str = "channel_norm";
-
-/// A function of one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Activation {
-    /// max(x, 0).
-    Relu = 1,
-    /// 1/(1 + e^−x).
-    Sigmoid = 2,
-    /// tanh x.
-    Tanh = 3,
-    /// x·sigmoid(x).
-    Silu = 4,
-    /// x·Φ(x) with the normal distribution's Φ.
-    Gelu = 5,
-    /// The same, by an approximation with tanh (Hendrycks and Gimpel 2016, arXiv:1606.08415).
-    GeluTanh = 6,
-}
 
 /// What is divided by.
 #[derive(Clone, Copy, Debug, PartialEq)]
