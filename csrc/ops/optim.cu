@@ -120,66 +120,88 @@ GW_DEVICE void ema(const Items& items, const double* constants, const double* co
     for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(flushed(keep * widen(average[i]) + take * widen(p[i]))); });
 }
 
-/// The sum over a block of 256 threads, in a fixed order; thread 0 receives it. Contains barriers: all threads must call it.
-GW_DEVICE double block_sum(double value) {
-    __shared__ double sums[256];
-    sums[threadIdx.x] = value;
+/// What `join` makes of the values of a block of 256 threads, in a fixed order; thread 0 receives it. Contains barriers: all threads must
+/// call it.
+template <class F>
+GW_DEVICE double block_join(double value, F join) {
+    __shared__ double values[256];
+    __syncthreads();  // They may still be read from the last call.
+    values[threadIdx.x] = value;
     __syncthreads();
     for (int width = 128; width > 0; width /= 2) {
-        if (threadIdx.x < width) sums[threadIdx.x] += sums[threadIdx.x + width];
+        if (threadIdx.x < width) values[threadIdx.x] = join(values[threadIdx.x], values[threadIdx.x + width]);
         __syncthreads();
     }
-    return sums[0];
+    return values[0];
 }
 
-/// Arrays: gradient. partial[2·block] = Σ g² over the block's elements, partial[2·block + 1] = how many are zero.
+GW_DEVICE double block_sum(double value) {
+    return block_join(value, [](double a, double b) { return a + b; });
+}
+
+GW_DEVICE double block_largest(double value) {
+    return block_join(value, [](double a, double b) { return a < b ? b : a; });
+}
+
+/// Partial results of a block of `squares`.
+constexpr int PARTS = 3;
+
+/// Arrays: gradient. partial[PARTS·block] = Σ g² over the block's elements, then how many are zero, then the largest |g| of those that are
+/// numbers.
 template <class T>
 GW_DEVICE void squares(const Items& items, double* partial) {
     const Item& item = own_item(items);
     const T* gradient = array<T>(item, 0);
-    double sum = 0, zeros = 0;
+    double sum = 0, zeros = 0, largest = 0;
     for_own_elements(item, [&](i64 i) {
-        const double g = widen(gradient[i]);
+        const double g = widen(gradient[i]), size = g < 0 ? -g : g;
         sum += g * g;
         zeros += g == 0 ? 1 : 0;
+        largest = largest < size ? size : largest;
     });
     sum = block_sum(sum);
-    __syncthreads();
     zeros = block_sum(zeros);
+    largest = block_largest(largest);
     if (threadIdx.x != 0) return;
-    partial[2 * static_cast<i64>(blockIdx.x)] = sum;
-    partial[2 * static_cast<i64>(blockIdx.x) + 1] = zeros;
+    double* const own = partial + PARTS * static_cast<i64>(blockIdx.x);
+    own[0] = sum;
+    own[1] = zeros;
+    own[2] = largest;
 }
 
-/// One block: from the partial sums, report[0] = loss, report[1] = norm of all gradients times *unscale, report[2] = number of
-/// elements that are zero, report[3 + i] = norm of the i-th times *unscale; control[0] = whether loss and norm are finite,
-/// control[1] = *unscale·min(1, limit/norm) (*unscale if the limit is 0). `starts` has the first block of each gradient, and one
-/// past the last.
+/// One block: from the partial results, report[0] = loss, report[1] = norm of all gradients times *unscale, report[2] = number of
+/// elements that are zero, report[3] = the largest magnitude of an element times control[1], report[4 + i] = norm of the i-th times
+/// *unscale; control[0] = whether loss and norm are finite, control[1] = *unscale·min(1, limit/norm) (*unscale if the limit is 0). `starts`
+/// has the first block of each gradient, and one past the last.
 template <class T>
 GW_DEVICE void decide(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit,
                       const double* unscale, double* report, double* control) {
-    double total = 0, zeros = 0;
+    double total = 0, zeros = 0, largest = 0;
     for (i64 i = threadIdx.x; i < gradients; i += blockDim.x) {
         double sum = 0;
         for (u32 block = starts[i]; block < starts[i + 1]; ++block) {
-            sum += partial[2 * static_cast<i64>(block)];
-            zeros += partial[2 * static_cast<i64>(block) + 1];
+            const double* const own = partial + PARTS * static_cast<i64>(block);
+            sum += own[0];
+            zeros += own[1];
+            largest = largest < own[2] ? own[2] : largest;
         }
-        report[3 + i] = *unscale * sqrt(sum);
+        report[4 + i] = *unscale * sqrt(sum);
         total += sum;
     }
     total = block_sum(total);
-    __syncthreads();
     zeros = block_sum(zeros);
+    largest = block_largest(largest);
     if (threadIdx.x != 0) return;
     const double value = widen(*loss), norm = *unscale * sqrt(total);
+    // Neither NaN nor infinite.
+    const bool finite = value - value == 0 && norm - norm == 0;
+    const double scale = *unscale * (finite && limit > 0 && norm > limit ? limit / norm : 1);
     report[0] = value;
     report[1] = norm;
     report[2] = zeros;
-    // Neither NaN nor infinite.
-    const bool finite = value - value == 0 && norm - norm == 0;
+    report[3] = scale * largest;
     control[0] = finite ? 1 : 0;
-    control[1] = *unscale * (finite && limit > 0 && norm > limit ? limit / norm : 1);
+    control[1] = scale;
 }
 
 #define GW_KERNELS(T, NAME)                                                                                             \

@@ -102,21 +102,24 @@ impl Composite {
         Ok(inputs.len() == self.views.len() && Torch::get(py)?.are_plain(&inputs))
     }
 
-    /// The result, and the history for the gradients of the inputs that `needs` selects; none if it selects none.
-    #[pyo3(signature = (inputs, needs, edges=None))]
+    /// The result, and the history for the gradients of the inputs that `needs` selects; none if it selects none. With `again` the history
+    /// keeps the inputs alone, and the backward pass computes the steps again, with the same bits.
+    #[pyo3(signature = (inputs, needs, edges=None, again=false))]
     fn forward<'py>(
-        &self,
+        slf: &Bound<'py, Self>,
         py: Python<'py>,
         inputs: Vec<Given<'py>>,
         needs: Vec<bool>,
-        edges: Option<PyRef<'py, Edges>>,
+        edges: Option<&Bound<'py, Edges>>,
+        again: bool,
     ) -> PyResult<(Given<'py>, Option<History>)> {
-        if inputs.len() != self.views.len() || needs.len() != inputs.len() {
+        let this = slf.get();
+        if inputs.len() != this.views.len() || needs.len() != inputs.len() {
             let message = format!(
                 "{} inputs and {} needs, expected {} of both",
                 inputs.len(),
                 needs.len(),
-                self.views.len()
+                this.views.len()
             );
             return Err(Class::Argument.exception(py, &message));
         }
@@ -129,26 +132,33 @@ impl Composite {
             let tensor = Tensor::new(array);
             if needs { tensor.requires_grad() } else { tensor }
         };
-        let operands = inputs.iter().zip(self.views.iter()).enumerate();
+        let operands = inputs.iter().zip(this.views.iter()).enumerate();
         let borrowed = operands.map(borrow).collect::<PyResult<Vec<_>>>()?;
-        let edges = edges.as_deref();
+        let kept_edges = edges.map(|edges| edges.clone().unbind());
+        let edges = edges.map(|edges| edges.get());
         let is_recorded = needs.contains(&true);
+        let records_now = is_recorded && !again;
         let (output, leaves, given) = py
             .detach(|| {
                 here.run(|| {
                     let leaves: Vec<Tensor> =
-                        in_order(borrowed, &self.views)?.into_iter().zip(&needs).map(leaf).collect();
-                    let work = || self.run(&leaves, edges);
-                    let output = if is_recorded { work() } else { no_grad(work) }?;
+                        in_order(borrowed, &this.views)?.into_iter().zip(&needs).map(leaf).collect();
+                    let work = || this.run(&leaves, edges);
+                    let output = if records_now { work() } else { no_grad(work) }?;
                     let given = apart([output.array().clone()])?;
                     Ok::<_, gradewise_autograd::Error>((output, leaves, given))
                 })
             })
             .map_err(|error| raised(py, error))?;
-        let tensors = given.iter().map(|array| (array, self.result)).collect::<Vec<_>>();
+        let tensors = given.iter().map(|array| (array, this.result)).collect::<Vec<_>>();
         let tensor = torch.give_all(py, &here, &tensors)?.pop();
         let tensor = tensor.ok_or_else(|| Class::Other.exception(py, "a composite gave no tensor"))?;
-        let record = || Record { output, leaves, views: Arc::clone(&self.views), result: self.result };
+        let output = if records_now {
+            Output::There(output)
+        } else {
+            Output::Again { composite: slf.clone().unbind(), edges: kept_edges }
+        };
+        let record = || Record { output, leaves, views: Arc::clone(&this.views), result: this.result };
         Ok((tensor, is_recorded.then(|| History(Mutex::new(Some(record()))))))
     }
 }
@@ -165,9 +175,17 @@ fn in_order(mut arrays: Vec<Array>, views: &[View]) -> gradewise_kernels::Result
     Ok(arrays)
 }
 
+/// The end of a history.
+enum Output {
+    /// The result, with what led to it.
+    There(Tensor),
+    /// What computes it.
+    Again { composite: Py<Composite>, edges: Option<Py<Edges>> },
+}
+
 /// What a forward pass left.
 struct Record {
-    output: Tensor,
+    output: Output,
     leaves: Vec<Tensor>,
     views: Arc<[View]>,
     result: View,
@@ -213,6 +231,14 @@ impl History {
         let seed = Tensor::new(torch.borrow_as(&here, grad, record.leaves.len(), record.result)?);
         let Record { output, leaves, views, .. } = record;
         let work = || {
+            let computed;
+            let output = match output {
+                Output::There(output) => output,
+                Output::Again { composite, edges } => {
+                    computed = composite.get().run(leaves, edges.as_ref().map(|edges| edges.get()))?;
+                    &computed
+                }
+            };
             let options = BackwardOptions { seed: Some(seed), create_graph: false };
             let mut gradients = output.backward_with(&options)?;
             let mut given: Vec<Option<Array>> = Vec::with_capacity(leaves.len());

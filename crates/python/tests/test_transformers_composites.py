@@ -11,6 +11,7 @@ from gradewise.torch import gatr, lgatr
 from gradewise.torch._transformers import composites
 from gradewise.torch.gatr.layers import block as gatr_block
 from gradewise.torch.lgatr.layers import block as lgatr_block
+from gradewise.torch.lgatr.nets import lgatr as lgatr_net
 from test_transformers_golden import CASES, expected, run
 from transformer_cases import evaluate, worst
 
@@ -64,7 +65,7 @@ def counted(monkeypatch):
         return count_one
 
     monkeypatch.setattr(composites, "DEVICES", {"cpu", "cuda"})
-    for module in (lgatr_block, gatr_block):
+    for module in (lgatr_block, gatr_block, lgatr_net):
         monkeypatch.setattr(module, "block_of", counting(module.block_of))
     return count
 
@@ -101,6 +102,17 @@ def test_what_the_layers_compute(name, batch, counted, monkeypatch):
     found = evaluate(model, inputs, cotangents)
     assert counted[0] == 2
     assert worst(found, one_by_one(monkeypatch, model, inputs, cotangents)) < 1e-12
+
+
+def test_checkpointed_blocks_have_the_same_bits(counted, device):
+    model = model_of().to(device)
+    again = model_of(checkpoint_blocks=True).to(device)
+    inputs = {name: x.to(device) for name, x in inputs_of(model).items()}
+    cotangents = [torch.randn_like(y) for y in model(**inputs)]
+    wanted = evaluate(model, inputs, cotangents)
+    counted[0] = 0
+    found = evaluate(again, inputs, cotangents)
+    assert counted[0] == 2 and all(torch.equal(x, found[name]) for name, x in wanted.items())
 
 
 def test_single_precision(counted, monkeypatch):

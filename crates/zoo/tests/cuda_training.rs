@@ -182,8 +182,15 @@ fn elements_of_gradients_are_clipped_as_on_the_host(device: &CudaDevice) {
     let mut stepper = CapturedStep::new(device, true);
     let (mut first, mut second) = (batches(4, DType::F64), batches(4, DType::F64));
     for _ in 0..10 {
-        stepper.step(&mut there, &mut first, loss).unwrap();
-        here.step(&mut second, loss).unwrap();
+        let on_device = stepper.step(&mut there, &mut first, loss).unwrap();
+        let on_host = here.step(&mut second, loss).unwrap();
+        assert!(on_device.clipped && on_host.clipped, "step {}", on_host.step);
+    }
+    // Reported by elements alone, too, and only where one is beyond the limit.
+    for (limit, is_beyond) in [(1e-2, true), (1e9, false)] {
+        let by_value = TrainerConfig { clip_norm: None, clip_value: Some(limit), ..clipped.clone() };
+        let (_, reports) = train(device, true, by_value, 3);
+        assert!(reports.iter().all(|report| report.clipped == is_beyond), "limit {limit}");
     }
     let values = |bits: Vec<u64>| bits.into_iter().map(f64::from_bits).collect::<Vec<_>>();
     let (there, here) = (values(bits(there.model())), values(bits(here.model())));

@@ -247,6 +247,10 @@ fn check(
     Ok(Some(first.dtype()))
 }
 
+/// Partial results of a block, and what is reported of all gradients together, in csrc/ops/optim.cu.
+const PARTS: usize = 3;
+const WHOLE: usize = 4;
+
 /// Norms of gradients and what follows from them, computed without the host.
 pub struct Decision {
     starts: Words,
@@ -267,6 +271,8 @@ pub struct Decided {
     pub each: Vec<f64>,
     /// The fraction of elements that are zero.
     pub zeros: f64,
+    /// The largest magnitude of an element, unscaled and after clipping by norm: what a limit on elements is compared with.
+    pub largest: f64,
 }
 
 impl Decision {
@@ -283,8 +289,8 @@ impl Decision {
         let blocks = starts[sizes.len()] as usize;
         Ok(Self {
             starts: Words::new(device, NAME, &starts)?,
-            partial: Array::for_kernel(NAME, [blocks, 2], DType::F64, device)?,
-            report: Array::for_kernel(NAME, [3 + sizes.len()], DType::F64, device)?,
+            partial: Array::for_kernel(NAME, [blocks, PARTS], DType::F64, device)?,
+            report: Array::for_kernel(NAME, [WHOLE + sizes.len()], DType::F64, device)?,
             gradients: sizes.len(),
             elements: sizes.iter().sum(),
         })
@@ -324,7 +330,7 @@ impl Decision {
         }
         for_items(&arrays, |items, blocks| {
             let args = Args::new().large(items).array(&self.partial);
-            // SAFETY: 1: `check` as above; there are as many blocks as were announced, with two numbers each in `partial`. 2: the partial
+            // SAFETY: 1: `check` as above; there are as many blocks as were announced, with `PARTS` numbers each in `partial`. 2: the partial
             // sums are this decision's own. 3: 256 threads. 4: the gradients are borrowed.
             unsafe {
                 state.device.launch(NAME, Kernel::new("squares", dtype), Grid::blocks(blocks, 256), args)
@@ -339,8 +345,8 @@ impl Decision {
             .pointer(state.constants.pointer())
             .array(&self.report)
             .pointer(state.control.pointer());
-        // SAFETY: 1: a scalar loss, and the partial sums and starts of as many gradients as were announced, with three numbers and a norm
-        // of each in the report. 2: report and control are written by nothing else in this launch. 3: one block of 256 threads. 4: both
+        // SAFETY: 1: a scalar loss, and the partial sums and starts of as many gradients as were announced, with `WHOLE` numbers and a
+        // norm of each in the report. 2: report and control are written by nothing else in this launch. 3: one block of 256 threads. 4: both
         // states are borrowed; all is on one device, which was compared above.
         unsafe { state.device.launch(NAME, Kernel::new("decide", loss.dtype()), Grid::blocks(1, 256), args) }
     }
@@ -351,9 +357,9 @@ impl Decision {
     /// Errors of the work queued on the device until then.
     pub fn report(&self) -> Result<Decided> {
         let mut values = self.report.to_vec::<f64>()?;
-        let each = values.split_off(3);
+        let each = values.split_off(WHOLE);
         let zeros = values[2] / self.elements.max(1) as f64;
-        Ok(Decided { loss: values[0], norm: values[1], each, zeros })
+        Ok(Decided { loss: values[0], norm: values[1], each, zeros, largest: values[3] })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{Trainer, report::StepReport};
 use crate::data::own_copy;
-use crate::optim::{GradientNorms, Method};
+use crate::optim::Method;
 use crate::train::{Batch, Capture};
 use crate::{Error, Module, Result};
 use gradewise_autograd::Tensor;
@@ -12,7 +12,7 @@ use gradewise_kernels::{
     Array, CapturedGraph, CudaDevice, Device, Fusion,
     ops::{
         self,
-        optim::cuda::{Decided, Decision, StepState, Update, update},
+        optim::cuda::{Decision, StepState, Update, update},
     },
 };
 
@@ -204,12 +204,7 @@ impl<B: Batch> CapturedStep<B> {
         if let Some(exchange) = &trainer.exchange {
             exchange.check()?;
         }
-        let Decided { loss, norm: total, each: found, zeros } = report?;
-        let mut each = vec![0.0; trainer.parameters.len()];
-        for (&position, norm) in steps.trained.iter().zip(found) {
-            each[position] = norm;
-        }
-        trainer.finish_step(loss, GradientNorms { total, each }, zeros, &steps.trained)
+        trainer.finish_step(report?, &steps.trained)
     }
 }
 

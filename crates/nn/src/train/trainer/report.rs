@@ -13,7 +13,7 @@ pub struct StepReport {
     pub lr: f64,
     /// Norms of the gradients, before clipping, in the order of the parameters.
     pub norms: GradientNorms,
-    /// Whether the gradients were clipped: by norm, or, on the host, any element by value. On a GPU, clipping by value is not reported.
+    /// Whether the gradients were clipped: by norm, or any element by value.
     pub clipped: bool,
     /// Whether the step was skipped because its loss or gradients were not finite.
     pub skipped: bool,

@@ -6,7 +6,10 @@ use crate::train::{Batch, Exchange};
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Tensor, TensorId, autocast_with, training};
 use gradewise_ffi::nvtx;
-use gradewise_kernels::{Array, DType, Device, Element, memory, ops};
+use gradewise_kernels::{
+    Array, DType, Device, Element, memory,
+    ops::{self, optim::cuda::Decided},
+};
 use half::{bf16, f16};
 use std::collections::HashMap;
 
@@ -183,11 +186,15 @@ impl<M: Module> Trainer<M> {
     /// parameters that it updated.
     pub(in crate::train) fn finish_step(
         &mut self,
-        loss: f64,
-        norms: GradientNorms,
-        zeros: f64,
+        decided: Decided,
         trained: &[usize],
     ) -> Result<StepReport> {
+        let Decided { loss, norm: total, each: found, zeros, largest } = decided;
+        let mut each = vec![0.0; self.parameters.len()];
+        for (&position, norm) in trained.iter().zip(found) {
+            each[position] = norm;
+        }
+        let norms = GradientNorms { total, each };
         let (lr, scale) = (self.next_lr(), self.loss_scale());
         self.count_step();
         let skipped = !(loss.is_finite() && norms.are_finite());
@@ -197,7 +204,9 @@ impl<M: Module> Trainer<M> {
             self.optimizer.advance(trained.iter().map(|&position| self.parameters[position].0.as_str()));
             self.end_skips();
         }
-        let clipped = !skipped && self.config.clip_norm.is_some_and(|limit| norms.total > limit);
+        let by_norm = self.config.clip_norm.is_some_and(|limit| norms.total > limit);
+        let by_value = self.config.clip_value.is_some_and(|limit| largest > limit);
+        let clipped = !skipped && (by_norm || by_value);
         self.scaled(skipped, zeros)?;
         Ok(StepReport { step: self.step, loss, lr, norms, clipped, skipped, zeros, scale })
     }

@@ -63,8 +63,8 @@ _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph",
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], *inputs: Tensor) -> Tensor:
-        output, history = made.native.forward(inputs, ctx.needs_input_grad[3:], edges)
+    def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], again: bool, *inputs: Tensor) -> Tensor:
+        output, history = made.native.forward(inputs, ctx.needs_input_grad[4:], edges, again)
         ctx.kept = made, ends, history
         # The library has them already; saved, they are checked for changes in place, and there to be differentiated once more.
         ctx.save_for_backward(*inputs, *((output,) if made.reads_output else ()))
@@ -78,13 +78,13 @@ class _Node(torch.autograd.Function):
         # Batches of gradients, too, are for PyTorch's own nodes.
         if is_grad_enabled() or _transformation() is not None or is_batch_of_gradients(grad):
             *inputs, output = saved if made.reads_output else (*saved, None)
-            needs = ctx.needs_input_grad[3:]
+            needs = ctx.needs_input_grad[4:]
 
             def pull(grad: Tensor) -> Gradients:
                 return made.second(inputs, grad if output is None else output, grad, needs, ends)
 
-            return None, None, None, *over_batch(pull, grad)
-        return None, None, None, *history.backward(grad, _keeps_graph())
+            return None, None, None, None, *over_batch(pull, grad)
+        return None, None, None, None, *history.backward(grad, _keeps_graph())
 
 
 is_batch_of_gradients = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: False)
@@ -122,12 +122,19 @@ def unwrapped(inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return unwrap_dead_wrappers(tuple(inputs))
 
 
-def run(made: Composite, inputs: Sequence[Tensor], ends: Any = None, edges: Optional[_core.Edges] = None) -> Tensor:
-    """The result for ordinary tensors in eager code, such as the library admits."""
+def run(
+    made: Composite,
+    inputs: Sequence[Tensor],
+    ends: Any = None,
+    edges: Optional[_core.Edges] = None,
+    again: bool = False,
+) -> Tensor:
+    """The result for ordinary tensors in eager code, such as the library admits. With ``again`` the inputs alone are kept for the backward
+    pass, which computes the steps again."""
     if is_grad_enabled():
         for x in inputs:
             if x.requires_grad:
-                return _apply(made, ends, edges, *inputs)
+                return _apply(made, ends, edges, again, *inputs)
     return made.native.forward(inputs, (False,) * len(inputs), edges)[0]
 
 

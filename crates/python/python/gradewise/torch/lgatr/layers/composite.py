@@ -214,26 +214,28 @@ class _Behind(Part):
         return (x + run_layer(block.mlp, GeoMLP, run_layer(block.norm2, EquiLayerNorm, x))).whole()
 
 
-def block_of(module: nn.Module, x: Features, extra: Optional[Features], options: Optional[dict]) -> Optional[Features]:
-    """The block's result by composites; None where its layers are to be run one by one: on other devices, under compilers, transformations
+def block_of(
+    module: nn.Module, x: Features, extra: Optional[Features], options: Optional[dict], again: bool = False
+) -> Optional[Features]:
+    """The block's result by composites, whose steps the backward pass computes ``again`` rather than to keep them; None where its layers are to be run one by one: on other devices, under compilers, transformations
     or autocast in everything, with layers that somebody watches or has replaced, dropout, several queries to a key, or channels beside the
     queries'. Under autocast, which leaves multivectors in float32, scalars are in float32 as well until they leave the block."""
     kind = x.mv.device.type
     if extra is not None or kind not in composites.DEVICES:
         return None
     if not is_island():
-        return _run(module, x, options) if is_eager(x.mv) else None
+        return _run(module, x, options, again) if is_eager(x.mv) else None
     with torch.autocast(kind, enabled=False):
         s = None if x.s is None else x.s.float()
         wide = x if x.is_whole else x.with_(x.mv.float(), s)
-        made = _run(module, wide, options) if is_eager(x.mv) else None
+        made = _run(module, wide, options, again) if is_eager(x.mv) else None
     if made is None or made.s is None:
         return made
     s = made.s.to(x.s.dtype)
     return replace(made, s=s, kept=(made.whole(), made.mv, s))
 
 
-def _run(module: nn.Module, x: Features, options: Optional[dict]) -> Optional[Features]:
+def _run(module: nn.Module, x: Features, options: Optional[dict], again: bool) -> Optional[Features]:
     options = dict(options or {})
     items = batch(x.shape, options)
     if len(items) != 2 or 0 in x.mv.shape:
@@ -252,10 +254,10 @@ def _run(module: nn.Module, x: Features, options: Optional[dict]) -> Optional[Fe
     if not before.native.admits(first_inputs) or not behind.native.admits([whole, whole, *second_inputs]):
         return None
     ends = module, x.shape
-    q, k, v = run(before, first_inputs, ends).unbind(0)
+    q, k, v = run(before, first_inputs, ends, again=again).unbind(0)
     heads = weigh(q, k, v, **options)
     attention = module.attention
     if attention.use_head_scale:
         heads = heads * attention.head_scale[:, None, None]
-    made = run(behind, [heads.contiguous(), whole, *second_inputs], ends)
+    made = run(behind, [heads.contiguous(), whole, *second_inputs], ends, again=again)
     return Features.of_whole(made, block.mv, x.shape, x.blades)

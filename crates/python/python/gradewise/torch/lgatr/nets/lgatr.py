@@ -10,11 +10,12 @@ from typing import Any, Optional
 from torch import Tensor, nn
 
 from gradewise.torch._transformers.algebra import SPACETIME
-from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, reinserted, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, is_own, reinserted, run
 from gradewise.torch._transformers.options import compile_forward
 from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.config import MLPConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.block import LGATrBlock
+from gradewise.torch.lgatr.layers.composite import block_of
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 
 
@@ -99,7 +100,11 @@ class LGATr(Layer):
         x = run(self.linear_in, EquiLinear, x)
         for block in self.blocks:
             through = partial(run, block, LGATrBlock)
-            x = computed_again(through, x, extra, options) if self._checkpoint_blocks else through(x, extra, options)
+            if not self._checkpoint_blocks:
+                x = through(x, extra, options)
+                continue
+            made = block_of(block, x, extra, options, again=True) if is_own(block, LGATrBlock) else None
+            x = computed_again(through, x, extra, options) if made is None else made
         return run(self.linear_out, EquiLinear, x)
 
     def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None, **attn_kwargs: Any) -> Pair:

@@ -12,6 +12,7 @@ from gradewise.torch._transformers.options import compile_forward
 from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.layers.slim import Pair, SlimLinear, check_pair, freeze_unused
 from gradewise.torch.lgatr.layers.slim_attention import ConditionalSlimBlock, SlimBlock
+from gradewise.torch.lgatr.layers.slim_composite import through
 
 
 class LGATrSlim(nn.Module):
@@ -99,11 +100,7 @@ class LGATrSlim(nn.Module):
             v = vectors.transpose(-2, -1)
             check_pair("LGATrSlim", v, scalars)
             v, s = self.linear_in(v, scalars)
-            for block in self.blocks:
-                if self._checkpoint_blocks:
-                    v, s = checkpoint(block, v, s, use_reentrant=False, **attn_kwargs)
-                else:
-                    v, s = block(v, s, **attn_kwargs)
+            v, s = through(self.blocks, v, s, attn_kwargs, again=self._checkpoint_blocks)
             v, s = self.linear_out(v, s)
             return v.transpose(-2, -1), s
 
