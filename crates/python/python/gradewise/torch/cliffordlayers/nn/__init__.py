@@ -1,0 +1,1 @@
+"""Modules and functions of the published package, at its places."""

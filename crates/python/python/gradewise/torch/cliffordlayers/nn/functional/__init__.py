@@ -1,0 +1,1 @@
+"""Functions of the published package, at its places."""

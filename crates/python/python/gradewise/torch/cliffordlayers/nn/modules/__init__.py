@@ -1,0 +1,1 @@
+"""Modules of the published package, at its places."""
