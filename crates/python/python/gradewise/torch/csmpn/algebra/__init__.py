@@ -1,0 +1,1 @@
+"""The algebra, at its published place."""

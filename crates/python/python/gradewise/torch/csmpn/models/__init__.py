@@ -1,0 +1,1 @@
+"""Layers and networks, at their published places."""
