@@ -113,7 +113,7 @@ class CliffordSpectralConv2d(_SpectralConv):
         self._build(g, in_channels, out_channels, (modes1, modes2), multiply)
 
     def _multiplied(self, x: Tensor) -> Tensor:
-        return batchmul2d(x, get_2d_clifford_kernel(self.weights, self.g)[1])
+        return batchmul2d(x, get_2d_clifford_kernel(self.weights.to(x.dtype), self.g)[1])
 
 
 class CliffordSpectralConv3d(_SpectralConv):
@@ -150,7 +150,7 @@ class CliffordSpectralConv3d(_SpectralConv):
         self._build(g, in_channels, out_channels, (modes1, modes2, modes3), multiply)
 
     def _multiplied(self, x: Tensor) -> Tensor:
-        return batchmul3d(x, get_3d_clifford_kernel(self.weights, self.g)[1])
+        return batchmul3d(x, get_3d_clifford_kernel(self.weights.to(x.dtype), self.g)[1])
 
     def _placed(self, x: Tensor) -> Tensor:
         low, high = x.chunk(2, dim=2)

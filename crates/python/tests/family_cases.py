@@ -1,0 +1,444 @@
+"""Modules of cliffordlayers and CSMPN under test: which, with which arguments and inputs, and how the published ones are run."""
+
+import contextlib
+import hashlib
+import importlib
+import json
+import math
+import os
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+FOLDER = Path(os.environ.get("GRADEWISE_GOLDEN", Path(__file__).parent)) / "families"
+GRAPH = ("node_types", "x_ind", "x_ind_batch", "batch", "x_ind_ptr", "ptr", "edge_index")
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    package: str
+    place: str
+    kind: str
+    arguments: dict
+    shapes: dict
+    """Of the inputs by name, in the order of ``forward``; those of a network are attributes of its batch."""
+    metric: tuple = ()
+    """That of the argument ``algebra``."""
+    graph: tuple = ()
+    """Graphs and nodes of a batch; nodes and edges of a layer of messages."""
+    is_evaluated: bool = False
+
+
+_CONV = "nn.modules.cliffordconv"
+_GCAN = "nn.modules.gcan"
+
+
+def _clifford(name, place, kind, arguments, *shape, **more):
+    return Case(name, "cliffordlayers", place, kind, arguments, {"x": shape}, **more)
+
+
+def _csmpn(name, place, kind, arguments, **more):
+    return Case(name, "csmpn", place, kind, arguments, **more)
+
+
+def _norms():
+    for prefix, first in (("Batch", {}), ("Group", {"num_groups": 2})):
+        for g in ([1], [-1, 1], [1, 1, 1]):
+            n = len(g)
+            for is_evaluated in (False, True) if prefix == "Batch" else (False,):
+                yield _clifford(
+                    f"{prefix.lower()}_norm_{n}d{'_eval' if is_evaluated else ''}",
+                    f"nn.modules.{prefix.lower()}norm",
+                    f"Clifford{prefix}Norm{n}d",
+                    {"g": g, **first, "channels": 2},
+                    *(2, 2, *((8,), (4, 2), (2, 2, 3))[n - 1], 2**n),
+                    is_evaluated=is_evaluated,
+                )
+
+
+CASES = (
+    _clifford(
+        "linear_1",
+        "nn.modules.cliffordlinear",
+        "CliffordLinear",
+        {"g": [-1], "in_channels": 2, "out_channels": 3},
+        3,
+        2,
+        2,
+    ),
+    _clifford(
+        "linear_3",
+        "nn.modules.cliffordlinear",
+        "CliffordLinear",
+        {"g": [0, -1, 1], "in_channels": 2, "out_channels": 2},
+        2,
+        2,
+        8,
+    ),
+    _clifford("conv_1d", _CONV, "CliffordConv1d", {"g": [-1], "in_channels": 2, "out_channels": 3}, 2, 2, 6, 2),
+    _clifford(
+        "conv_1d_groups",
+        _CONV,
+        "CliffordConv1d",
+        {"g": [1], "in_channels": 2, "out_channels": 2, "groups": 2},
+        2,
+        2,
+        5,
+        2,
+    ),
+    _clifford(
+        "conv_2d",
+        _CONV,
+        "CliffordConv2d",
+        {"g": [-1, 1], "in_channels": 2, "out_channels": 3, "kernel_size": [2, 3], "stride": 2, "padding": 1},
+        *(2, 2, 5, 4, 4),
+    ),
+    _clifford(
+        "conv_2d_same",
+        _CONV,
+        "CliffordConv2d",
+        {"g": [0, 1], "in_channels": 2, "out_channels": 1, "padding": "same", "bias": False, "dilation": 2},
+        *(1, 2, 4, 5, 4),
+    ),
+    _clifford(
+        "conv_2d_rotation",
+        _CONV,
+        "CliffordConv2d",
+        {"g": [-1, -1], "in_channels": 2, "out_channels": 2, "kernel_size": 2, "rotation": True},
+        *(2, 2, 3, 4, 4),
+    ),
+    _clifford(
+        "conv_3d",
+        _CONV,
+        "CliffordConv3d",
+        {"g": [-1, 1, 1], "in_channels": 1, "out_channels": 2, "kernel_size": 2},
+        *(2, 1, 3, 3, 2, 8),
+    ),
+    _clifford(
+        "spectral_2d",
+        "nn.modules.cliffordfourier",
+        "CliffordSpectralConv2d",
+        {"g": [-1, 1], "in_channels": 2, "out_channels": 1, "modes1": 2, "modes2": 1},
+        *(1, 2, 5, 6, 4),
+    ),
+    _clifford(
+        "spectral_2d_overlap",
+        "nn.modules.cliffordfourier",
+        "CliffordSpectralConv2d",
+        {"g": [1, 1], "in_channels": 1, "out_channels": 1, "modes1": 3, "modes2": 2},
+        *(1, 1, 4, 3, 4),
+    ),
+    _clifford(
+        "spectral_3d",
+        "nn.modules.cliffordfourier",
+        "CliffordSpectralConv3d",
+        {"g": [1, 1, 1], "in_channels": 1, "out_channels": 1, "modes1": 1, "modes2": 2, "modes3": 1},
+        *(1, 1, 3, 4, 3, 8),
+    ),
+    _clifford(
+        "g3_conv",
+        _GCAN,
+        "CliffordG3Conv2d",
+        {"in_channels": 2, "out_channels": 3, "kernel_size": 2, "bias": True},
+        *(2, 2, 3, 4, 3),
+    ),
+    _clifford(
+        "g3_transposed",
+        _GCAN,
+        "CliffordG3ConvTranspose2d",
+        {"in_channels": 2, "out_channels": 1, "kernel_size": 3, "stride": 2, "padding": 1, "bias": True},
+        *(1, 2, 3, 2, 3),
+    ),
+    _clifford("g3_gate", _GCAN, "CliffordG3LinearVSiLU", {"channels": 2}, 2, 2, 3, 2, 3),
+    _clifford(
+        "g3_norm",
+        _GCAN,
+        "CliffordG3GroupNorm",
+        {"num_groups": 2, "num_features": 4, "num_blades": 3, "scale_norm": True},
+        2,
+        4,
+        3,
+        2,
+        3,
+    ),
+    _clifford(
+        "pga_linear",
+        _GCAN,
+        "PGAConjugateLinear",
+        {"in_features": 2, "out_features": 3, "input_blades": [0, 1, 5, 11, 13, 14]},
+        *(2, 2, 6),
+        metric=(0, 1, 1, 1),
+    ),
+    _clifford(
+        "act",
+        _GCAN,
+        "MultiVectorAct",
+        {"channels": 2, "input_blades": [1, 2, 3, 9], "kernel_blades": [2, 7, 9]},
+        *(3, 2, 4),
+        metric=(0, 1, 1, 1),
+    ),
+    _clifford(
+        "act_mean",
+        _GCAN,
+        "MultiVectorAct",
+        {"channels": 2, "input_blades": [1, 2, 3], "agg": "mean"},
+        3,
+        2,
+        3,
+        metric=(1, 1, 1),
+    ),
+    *_norms(),
+    *(
+        _csmpn(
+            f"egcl_{aggr}",
+            "models.cegnn_utils",
+            "EGCL",
+            {
+                "in_features": 2,
+                "hidden_features": 2,
+                "out_features": 2,
+                "edge_attr_features": 1,
+                "node_attr_features": nodes,
+                "aggr": aggr,
+            },
+            shapes={"h": (5, 2, 8), "edge_attr": (9, 1, 8), **({"node_attr": (5, 1, 8)} if nodes else {})},
+            metric=(1.0, -1.0, 1.0),
+            graph=(5, 9),
+        )
+        for aggr, nodes in (("mean", 1), ("sum", 0), ("max", 1))
+    ),
+    _csmpn(
+        "hulls",
+        "models.hulls_cssmpnn",
+        "HullsCliffordSharedSimplicialMPNN",
+        {"hidden_features": 2, "num_layers": 1},
+        shapes={"input": 5, "target": (2,)},
+        graph=(2, 4),
+    ),
+    _csmpn(
+        "motion",
+        "models.motion_cssmpnn",
+        "MotionCliffordSharedSimplicialMPNN",
+        {"num_hidden": 2, "num_layers": 1},
+        shapes={"pos": 3, "vel": 3, "y": (8, 3)},
+        graph=(2, 4),
+    ),
+    _csmpn(
+        "md17",
+        "models.md17_cssmpnn",
+        "CliffordSharedSimplicialMPNN_md17",
+        {"num_input": 6, "num_hidden": 2, "num_out": 2, "num_layers": 1},
+        shapes={"loc": (None, 2, 3), "vel": (None, 2, 3), "charges": (None, 2, 1), "y": (8, 2, 3)},
+        graph=(2, 4),
+    ),
+    _csmpn(
+        "nba",
+        "models.nba_cssmpnn",
+        "NBACliffordSharedSimplicialMPNN",
+        {"num_input": 4, "num_hidden": 2, "num_out": 8, "num_layers": 1},
+        shapes={"pos": (None, 2, 2), "vel": (None, 2, 2), "y": (10, 8, 2)},
+        graph=(2, 6),
+    ),
+)
+BY_NAME = {case.name: case for case in CASES}
+
+
+def batch(graphs, nodes):
+    """The simplices of some graphs: nodes, a few edges, and a triangle in all but the second. Messages go between faces and between nodes."""
+    found = {name: [] for name in GRAPH}
+    starts, edges = [0], []
+    for graph in range(graphs):
+        simplices = [(i,) for i in range(nodes)] + [(0, 1), (1, 2), (0, 2), (2, 3)] + [(0, 1, 2)] * (graph != 1)
+        pairs = [
+            (a, b)
+            for a, x in enumerate(simplices)
+            for b, y in enumerate(simplices)
+            if a != b and (set(x) < set(y) or set(y) < set(x) or len(x) == len(y) == 1)
+        ]
+        edges += [(starts[-1] + a, starts[-1] + b) for a, b in pairs]
+        found["node_types"] += [len(s) - 1 for s in simplices]
+        found["x_ind"] += [[*s, 0, 0][:3] for s in simplices]
+        found["batch"] += [graph] * len(simplices)
+        starts.append(starts[-1] + len(simplices))
+    tensors = {name: torch.tensor(values) for name, values in found.items() if values}
+    tensors |= {"x_ind_batch": tensors["batch"], "x_ind_ptr": torch.tensor(starts), "ptr": torch.tensor(starts)}
+    return tensors | {"edge_index": torch.tensor(edges).T.contiguous()}
+
+
+def numbers(shape, seed):
+    """Numbers from -1 to 1 that are the same wherever tests run."""
+    count = torch.arange(math.prod(shape))
+    scattered = (count * count * 7919 + count * 104729 + seed * 15485863) % 65537
+    return (scattered.double() / 32768 - 1).reshape(shape)
+
+
+def drawn(case):
+    """Inputs of a case in double precision, and what says who is whose neighbour."""
+    whole = {}
+    if case.graph and "h" in case.shapes:
+        nodes, edges = case.graph
+        whole["edge_index"] = ((numbers((2, edges), 99) + 1) / 2 * nodes).long()
+    elif case.graph:
+        whole = batch(*case.graph)
+    simplices = len(whole.get("node_types", ()))
+    inputs = {}
+    for seed, (name, shape) in enumerate(case.shapes.items()):
+        sizes = (None, shape) if isinstance(shape, int) else shape
+        inputs[name] = 2 * numbers([simplices if size is None else size for size in sizes], seed + 1)
+    return inputs, whole
+
+
+def call(model, inputs, whole):
+    """The outputs of a model."""
+    if "node_types" in whole:
+        named = {name: x.clone() for name, x in (inputs | whole).items()}
+        loss, losses = model(types.SimpleNamespace(**named), 0, "train")
+        return [loss, *(losses[name] for name in sorted(losses))]
+    if "h" in inputs:
+        return [model(inputs["h"], whole["edge_index"], *(inputs[name] for name in list(inputs)[1:]))]
+    return [model(*inputs.values())]
+
+
+def evaluate(model, inputs, whole, cotangents=None):
+    """Outputs, and gradients of inputs and parameters, by name. Of a network's losses the first is differentiated."""
+    inputs = {name: x.detach().clone().requires_grad_() for name, x in inputs.items()}
+    model.zero_grad(set_to_none=True)
+    outputs = call(model, inputs, whole)
+    seeds = cotangent(outputs[0]) if cotangents is None else cotangents
+    (outputs[0] * seeds).sum().backward()
+    found = {f"out.{number}": y.detach() for number, y in enumerate(outputs)}
+    found |= {f"grad.in.{name}": x.grad for name, x in inputs.items() if x.grad is not None}
+    found |= {f"grad.{name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return found
+
+
+def cotangent(y):
+    """Numbers of the shape of an output that are the same wherever tests run."""
+    return torch.sin(1.0 + torch.arange(y.numel(), dtype=torch.float64)).reshape(y.shape).to(y)
+
+
+def disturb(model):
+    """Moves parameters and running statistics away from zeros and ones, by numbers that are the same wherever tests run."""
+    with torch.no_grad():
+        for number, parameter in enumerate(p for p in model.parameters() if p.requires_grad):
+            count = torch.arange(parameter.numel(), dtype=torch.float64)
+            parameter += (0.3 * torch.sin(2.0 + number + 1.7 * count)).reshape(parameter.shape).to(parameter)
+        for name, buffer in model.named_buffers():
+            if name == "running_mean":
+                buffer += (
+                    torch.linspace(-0.5, 0.5, buffer.numel(), dtype=torch.float64).reshape(buffer.shape).to(buffer)
+                )
+            elif name == "running_cov":
+                blades = len(buffer)
+                factor = torch.sin(torch.arange(blades * blades, dtype=torch.float64)).reshape(blades, blades)
+                buffer += (0.2 * factor @ factor.T)[..., None].to(buffer)
+    return model
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    """The published packages make constants in the default dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _made(package, case):
+    arguments = dict(case.arguments)
+    if case.metric:
+        place = "cliffordalgebra" if case.package == "cliffordlayers" else "algebra.cliffordalgebra"
+        arguments["algebra"] = importlib.import_module(f"{package}.{place}").CliffordAlgebra(case.metric)
+    torch.manual_seed(0)
+    model = getattr(importlib.import_module(f"{package}.{case.place}"), case.kind)(**arguments)
+    return model.eval() if case.is_evaluated else model
+
+
+def ours(case):
+    """Our module as seed 0 makes it."""
+    return _made(f"gradewise.torch.{case.package}", case)
+
+
+def published(case):
+    """The published module as seed 0 makes it."""
+    return _made(case.package, case)
+
+
+class _Double:
+    """PyTorch for the published Fourier layers, which make their results float32 whatever they are given."""
+
+    def __getattr__(self, name):
+        return torch.float64 if name == "float" else getattr(torch, name)
+
+
+def doubled(model, case):
+    """A published module in double precision, with all that is no parameter."""
+    model = model.double()
+    if case.package == "cliffordlayers" and hasattr(model, "algebra"):
+        model.algebra.cayley = model.algebra.cayley.double()
+    if hasattr(model, "modes1"):
+        importlib.import_module(type(model).__module__).torch = _Double()
+    return model
+
+
+def is_table(name):
+    """Whether an entry of a checkpoint is a table of an algebra."""
+    return ".algebra." in f".{name}"
+
+
+def deviation(actual, expected, scale=0.0):
+    """‖actual − expected‖ / ‖expected‖, or over a scale where what is expected is less."""
+    actual, expected = (x.detach().double().cpu() for x in (actual, expected))
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    if not torch.isfinite(actual).all():
+        return math.inf
+    return float((actual - expected).norm() / max(float(expected.norm()), scale, 1e-300))
+
+
+def worst(actual, expected):
+    """The greatest deviation of what has the same names; gradients that are 0 by a symmetry are compared with the greatest."""
+    assert actual.keys() == expected.keys(), actual.keys() ^ expected.keys()
+    floor = 1e-4 * max(float(x.norm()) for x in expected.values())
+    return max(deviation(actual[name], x, floor) for name, x in expected.items())
+
+
+def joined(tensors, dtype=torch.float64):
+    """Tensors by name as one list of numbers, and what tells their names and shapes from others."""
+    names = sorted(tensors)
+    text = "\n".join(f"{name} {list(tensors[name].shape)}" for name in names)
+    flat = [tensors[name].detach().reshape(-1).to(dtype) for name in names]
+    return torch.cat(flat) if flat else torch.zeros(0, dtype=dtype), hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def parted(flat, like):
+    """A list of numbers as tensors of these names and shapes."""
+    names = sorted(like)
+    parts = flat.split([like[name].numel() for name in names])
+    return {name: part.reshape(like[name].shape) for name, part in zip(names, parts)}
+
+
+def drawn_state(model):
+    """What a seed decides of a model."""
+    return {name: x for name, x in model.state_dict().items() if not is_table(name)}
+
+
+def statistics(model):
+    """What a norm keeps of its batches."""
+    return {name: x for name, x in model.named_buffers() if name.startswith("running")}
+
+
+def golden(package):
+    """The golden vectors of a package: for each case, by "initial", "result" and "after", numbers and what tells their names."""
+    found = {}
+    with safe_open(FOLDER / f"{package}.safetensors", "pt") as file:
+        digests = json.loads(file.metadata()["digests"])
+        for key in file.keys():
+            case, kind = key.split("/")
+            found.setdefault(case, {})[kind] = (file.get_tensor(key), digests[key])
+    return found
