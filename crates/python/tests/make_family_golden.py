@@ -32,7 +32,8 @@ def vectors(case):
     inputs, whole = drawn(case)
     with default_dtype(torch.float64):
         found["result"] = joined(evaluate(disturb(doubled(model, case)), inputs, whole))
-    found["after"] = joined(statistics(model))
+    if statistics(model):
+        found["after"] = joined(statistics(model))
     return {f"{case.name}/{name}": x for name, x in found.items()}
 
 
@@ -46,7 +47,7 @@ def main(folder):
         path = folder / f"{package}.safetensors"
         tensors = {name: x for name, (x, _) in made.items()}
         save_file(tensors, path, {"digests": json.dumps(digests), "torch": torch.__version__})
-        print(f"{path}: {len(made) // 3} cases, {path.stat().st_size} bytes")
+        print(f"{path}: {len({name.split('/')[0] for name in made})} cases, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

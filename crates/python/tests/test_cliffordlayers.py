@@ -59,8 +59,10 @@ def test_double(case, vectors, device):
     expected, names = vectors[case.name]["result"]
     assert joined(found)[1] == names
     assert worst(found, parted(expected, found)) < 1e-11
-    after, _ = vectors[case.name]["after"]
-    assert torch.allclose(joined(statistics(model))[0].cpu(), after, rtol=1e-12, atol=1e-14)
+    assert ("after" in vectors[case.name]) == bool(statistics(model))
+    if statistics(model):
+        after, _ = vectors[case.name]["after"]
+        assert torch.allclose(joined(statistics(model))[0].cpu(), after, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("case", OURS, ids=NAMES)

@@ -1,0 +1,1 @@
+"""Models of the published package, at its places."""
