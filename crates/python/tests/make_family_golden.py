@@ -12,18 +12,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from family_cases import (
-    CASES,
-    default_dtype,
-    disturb,
-    doubled,
-    drawn,
-    drawn_state,
-    evaluate,
-    joined,
-    published,
-    statistics,
-)
+from family_cases import default_dtype, disturb, doubled, drawn, drawn_state, evaluate, joined, published, statistics
+from family_list import CASES
 
 
 def vectors(case):

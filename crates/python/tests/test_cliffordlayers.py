@@ -9,7 +9,6 @@ import torch
 import gradewise
 import gradewise.torch.cliffordlayers as cl
 from family_cases import (
-    CASES,
     FOLDER,
     call,
     deviation,
@@ -24,6 +23,7 @@ from family_cases import (
     statistics,
     worst,
 )
+from family_list import CASES
 from gradewise.torch.cliffordlayers import cliffordkernels
 from gradewise.torch.cliffordlayers.nn.functional.batchnorm import whiten_data
 

@@ -11,8 +11,6 @@ import gradewise
 import gradewise.torch as gt
 import gradewise.torch.csmpn as csmpn
 from family_cases import (
-    BY_NAME,
-    CASES,
     FOLDER,
     batch,
     call,
@@ -27,6 +25,7 @@ from family_cases import (
     parted,
     worst,
 )
+from family_list import BY_NAME, CASES
 from gradewise.torch.csmpn.models._metrics import LossMeans
 from reference import Dense
 

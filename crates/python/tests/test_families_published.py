@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from family_cases import (
-    CASES,
-    Case,
     default_dtype,
     disturb,
     doubled,
@@ -22,6 +20,7 @@ from family_cases import (
     statistics,
     worst,
 )
+from family_list import CASES, Case
 
 COUNT = int(os.environ.get("GRADEWISE_FAMILIES", 60))
 """How many draws of options the packages are compared with."""
