@@ -12,6 +12,7 @@ from gradewise.torch._accelerate.algebra import take_algebras
 from gradewise.torch._accelerate.borders import borders
 from gradewise.torch._accelerate.examine import Memory, Outcome
 from gradewise.torch._accelerate.example import Example
+from gradewise.torch._accelerate.fields import field_of, is_our_field
 from gradewise.torch._accelerate.gate import Gate
 from gradewise.torch._accelerate.kinds import KINDS, is_unknown_layer, kind_of
 from gradewise.torch._accelerate.layers import is_compiled, is_ours, layers_of
@@ -24,7 +25,8 @@ __all__ = ["Border", "Left", "Replaced", "Report", "accelerate", "borders", "res
 
 
 def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequence[Any]] = None) -> Report:
-    """Lets the modules of Clifford-group-equivariant networks, of Flash Clifford, lgatr and gatr in ``model`` compute with fused operators.
+    """Lets the modules of Clifford-group-equivariant networks, of Flash Clifford, lgatr, gatr and cliffordlayers in
+    ``model`` compute with fused operators.
 
     Each module is compared with what would take its place before it is changed: copies of both run in float64, forward and backward, on
     made-up inputs and graphs and with parameters moved away from their initial values. A module that differs is left, and the report says
@@ -75,7 +77,7 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     if not (report.replaced or report.left or report.there_before):
         names = ", ".join(kind.name for kind in KINDS if kind.name != "Sequential")
         raise ArgumentError(
-            f"accelerate: the model has none of the modules {names} that can be replaced, nor layers of lgatr or gatr"
+            f"accelerate: the model has none of the modules {names} that can be replaced, nor layers of lgatr, gatr or cliffordlayers"
         )
     if verbose:
         print(report)
@@ -100,16 +102,17 @@ def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swap
         return
     name = type(module).__name__
     layers = layers_of(module)
-    if isinstance(module, Gate) or (layers and is_ours(module)):
+    field = None if layers else field_of(module)
+    if isinstance(module, Gate) or (layers and is_ours(module)) or (field and is_our_field(module)):
         report.there_before += 1
         return
-    kind = None if layers else kind_of(module)
+    kind = None if layers or field else kind_of(module)
     if layers and is_compiled(module):
         reason = "its forward is compiled: make it without compile=True, and compile what accelerate gives"
         report.left.append(Left(path, name, reason))
         return
-    if layers:
-        outcome = memory.examine_layers(module, layers)
+    if layers or field:
+        outcome = memory.examine_layers(module, layers) if layers else memory.examine_fields(module, field)
         if outcome.layer is not None:
             try:
                 enter_gate(module, outcome.layer.layer, outcome.setting)

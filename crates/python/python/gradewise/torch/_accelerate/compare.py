@@ -16,14 +16,12 @@ from gradewise.torch._accelerate.constants import exact
 from gradewise.torch._accelerate.example import tensors_of
 from gradewise.torch._accelerate.gate import MODES, MULTIVECTORS, SCALARS, Argument, Gate, Proven
 from gradewise.torch._accelerate.layers import LayerKind
-from gradewise.torch._accelerate.proof import TOLERANCE, Unlike, copy_of, distance, disturbed, quiet, seed
+from gradewise.torch._accelerate.proof import TOLERANCE, VANISHING, Unlike, copy_of, distance, disturbed, quiet, seed
 from gradewise.torch._accelerate.swap import enter_gate, is_swapped, restore
 
 _ROUNDINGS = 10.0
 """Differences may be as many times what a rounding of the inputs makes: GATr's distances of points amplify them."""
 _LARGEST = 1e-6
-_VANISHING = 1e-4
-"""Gradients that are 0 by a symmetry are compared with the largest times this."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +49,21 @@ def examine_layer(module: nn.Module, kind: LayerKind) -> Proven:
     Raises:
         Unlike: it computes something else.
     """
+    need_names(module, kind.layer)
+    with quiet(module), exact(module):
+        return _Evidence(module, kind).proven()
+
+
+def need_names(module: nn.Module, layer: type[nn.Module]) -> None:
+    """Raises :class:`Unlike` if a module's class has names that one of our layers needs for itself."""
     published = type(module)._published if isinstance(module, Gate) else type(module)
-    taken = {n for cls in kind.layer.__mro__ if cls not in nn.Module.__mro__ for n in vars(cls) if n.startswith("_")}
+    taken = {n for cls in layer.__mro__ if cls not in nn.Module.__mro__ for n in vars(cls) if n.startswith("_")}
     taken = {n for n in taken if not n.startswith("__")}
     theirs = {n for cls in published.__mro__ if cls not in nn.Module.__mro__ for n in vars(cls)}
     if published.__call__ is not nn.Module.__call__:
         raise Unlike("its class has a __call__ of its own")
     if taken & theirs:
         raise Unlike(f"its class has a {min(taken & theirs)}, which is a name of the replacement")
-    with quiet(module), exact(module):
-        return _Evidence(module, kind).proven()
 
 
 class _Evidence:
@@ -365,7 +368,7 @@ def _compare(found: _Seen, expected: _Seen, tolerance: float) -> float:
             continue
         zero = torch.zeros(())
         a, b = (zero.to(b if a is None else a).expand_as(b if a is None else a) if g is None else g for g in (a, b))
-        need(a, b, f"the gradient of {name}", _VANISHING * max(largest, 1e-200))
+        need(a, b, f"the gradient of {name}", VANISHING * max(largest, 1e-200))
     return worst
 
 

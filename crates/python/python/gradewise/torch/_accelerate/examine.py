@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from gradewise.torch._accelerate.compare import examine_layer, takes_its_parts
-from gradewise.torch._accelerate.gate import Proven
+from gradewise.torch._accelerate.compare_fields import examine_field
+from gradewise.torch._accelerate.fields import FieldKind
+from gradewise.torch._accelerate.gate import FieldProven, Proven
 from gradewise.torch._accelerate.kinds import Kind, Stays, refusal
 from gradewise.torch._accelerate.layers import LayerKind
 from gradewise.torch._accelerate.proof import (
@@ -40,10 +42,10 @@ from gradewise.torch.cgenn.maps import Setting
 class Outcome:
     """What an examination found."""
 
-    setting: Union[Setting, Proven, None] = None
+    setting: Union[Setting, Proven, FieldProven, None] = None
     """What the module computes; None if it stays."""
-    layer: Optional[LayerKind] = None
-    """Of a layer of a transformer, what it is."""
+    layer: Union[LayerKind, FieldKind, None] = None
+    """Of a layer of a transformer or for fields, what it is."""
     reason: str = ""
     difference: Optional[float] = None
     are_parts_kept: bool = True
@@ -86,6 +88,20 @@ def examine_layers(module: nn.Module, kinds: Sequence[LayerKind]) -> Outcome:
         worst = worst or outcome
     assert worst is not None
     return replace(worst, are_parts_kept=takes_its_parts(module, kinds[0]))
+
+
+def examine_fields(module: nn.Module, kind: FieldKind) -> Outcome:
+    """Compares a layer for fields with ours."""
+    reason = refusal(module)
+    if reason is not None:
+        return Outcome(reason=reason)
+    try:
+        return Outcome(setting=examine_field(module, kind), layer=kind)
+    except Unlike as unlike:
+        return Outcome(reason=str(unlike), difference=unlike.size)
+    except Exception as error:
+        # Somebody else's code on an input that it did not expect, or a module that cannot be copied.
+        return Outcome(reason=f"it could not be compared: {_line(error)}")
 
 
 def _line(error: BaseException) -> str:
@@ -203,6 +219,10 @@ class Memory:
         return self._remembered(
             module, tuple(kind.replacement for kind in kinds), lambda: examine_layers(module, kinds)
         )
+
+    def examine_fields(self, module: nn.Module, kind: FieldKind) -> Outcome:
+        """:func:`examine_fields`, unless a module like this one was examined."""
+        return self._remembered(module, kind.replacement, lambda: examine_fields(module, kind))
 
     def _remembered(self, module: nn.Module, name: Hashable, how: Callable[[], Outcome]) -> Outcome:
         try:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
 from gradewise.torch._accelerate.constants import exact
-from gradewise.torch._accelerate.proof import TOLERANCE, copy_of, distance, quiet, seed
+from gradewise.torch._accelerate.proof import TOLERANCE, VANISHING, copy_of, distance, quiet, seed
 
 _TOLERANCES = {torch.float64: TOLERANCE, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
 
@@ -120,7 +120,7 @@ class Example:
             if (a is None) != (b is None):
                 size = math.inf
             else:
-                size = 0.0 if b is None else distance(a, b, floor=1e-6 * max(largest, 1e-200))
+                size = 0.0 if b is None else distance(a, b, floor=VANISHING * max(largest, 1e-200))
             if not size <= tolerance:
                 raise ArgumentError(
                     f"accelerate: for the example, {name} differs from that before by {size:.1e}, relative to its size, and {tolerance:.0e} "

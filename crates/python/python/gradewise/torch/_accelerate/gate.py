@@ -186,6 +186,56 @@ class Gate:
         return _adjacent(self._acts_as.forward(self, **found))  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class FieldProven:
+    """The fields for which a layer was found to compute the same as ours."""
+
+    channels: Optional[int]
+    """None for any number."""
+    blades: int
+    axes: frozenset[int]
+    """The numbers of axes of the input."""
+    is_adjacent: bool
+    """Whether the published layer's results are adjacent in memory, for code that asks for views of them."""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that our layer has and the published one has not."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FieldProven:
+        return self
+
+    def accepts(self, module: nn.Module, x: Any) -> bool:
+        """Whether an input is like one that was compared."""
+        if type(x) not in (Tensor, nn.Parameter) or torch.jit.is_tracing():
+            return False
+        parameter = next(module.parameters(), x)
+        return (
+            x.dtype in (torch.float32, torch.float64)
+            and parameter.dtype == x.dtype
+            and parameter.device == x.device
+            and x.device.type in ("cpu", "cuda")
+            and not torch.is_autocast_enabled(x.device.type)
+            and x.layout is torch.strided
+            and x.numel() > 0
+            and x.dim() in self.axes
+            and x.shape[-1] == self.blades
+            and self.channels in (None, x.shape[1])
+        )
+
+
+class FieldGate(Gate):
+    """A published layer for fields that computes by ours, where an input is like one that was compared; by its own code otherwise."""
+
+    _gradewise: FieldProven  # type: ignore[assignment]
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        """As the published layer's."""
+        proven = self._gradewise
+        if named or len(given) != 1 or not proven.accepts(self, given[0]):  # type: ignore[arg-type]
+            return self._published.forward(self, *given, **named)  # type: ignore[arg-type]
+        made = self._acts_as.forward(self, given[0])  # type: ignore[arg-type]
+        return made.contiguous() if proven.is_adjacent else made
+
+
 def _adjacent(made: Any) -> Any:
     """Results adjacent in memory, for code that asks for views of them."""
     if isinstance(made, Tensor):

@@ -8,7 +8,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
 import torch
@@ -19,6 +19,8 @@ from gradewise.torch._accelerate.sizes import Sizes
 TOLERANCE = 1e-10
 SINGLE_TOLERANCE = 1e-4
 """For modules that compute in float32 alone."""
+VANISHING = 1e-4
+"""Gradients that are 0 by a symmetry, such as those of a bias before whitening, are compared with the largest times this."""
 
 _GLOBAL_HOOKS = (
     "_global_forward_hooks",
@@ -149,6 +151,8 @@ class Observed:
     names: list[str]
     by_row: list[bool]
     """Whether each of them has an axis of rows."""
+    kept: dict[str, Tensor] = field(default_factory=dict)
+    """The buffers afterwards, where a module may change them."""
 
 
 def _state(module: nn.Module) -> dict[tuple[str, str], Any]:
@@ -179,8 +183,8 @@ def seed(module: nn.Module) -> None:
         torch.cuda.default_generators[index].manual_seed(0)
 
 
-def observe(module: nn.Module, trial: Trial, row_axis: int = 0) -> Observed:
-    """Runs a module forward and backward."""
+def observe(module: nn.Module, trial: Trial, row_axis: int = 0, keeps: bool = False) -> Observed:
+    """Runs a module forward and backward; ``keeps`` says whether it may change its buffers."""
     module.train(trial.is_training)
     given = [
         x.clone().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in trial.arguments
@@ -198,7 +202,7 @@ def observe(module: nn.Module, trial: Trial, row_axis: int = 0) -> Observed:
     if changed:
         raise Unlike(f"its forward sets attributes: {', '.join(sorted(set(changed)))}")
     for name, value in module.named_buffers():
-        if name not in buffers or not torch.equal(value, buffers[name]):
+        if not keeps and (name not in buffers or not torch.equal(value, buffers[name])):
             raise Unlike(f"its forward changes its buffer {name}")
     if not isinstance(output, Tensor):
         raise Unlike(f"it returns a {type(output).__name__}, where the published module returns a tensor")
@@ -213,7 +217,8 @@ def observe(module: nn.Module, trial: Trial, row_axis: int = 0) -> Observed:
         cotangent = _normal(*output.shape, seed=5).to(output)
         gradients = list(torch.autograd.grad((output * cotangent).sum(), wanted, allow_unused=True))
     names = ["the gradient of its input"] * len(inputs) + [f"the gradient of {name}" for name in parameters]
-    return Observed(output.detach(), gradients, names, [True] * len(inputs) + [False] * len(parameters))
+    kept = {name: value.clone() for name, value in module.named_buffers()} if keeps else {}
+    return Observed(output.detach(), gradients, names, [True] * len(inputs) + [False] * len(parameters), kept)
 
 
 def distance(a: Tensor, b: Tensor, row_axis: Optional[int] = None, floor: float = 1e-200) -> float:
@@ -256,6 +261,8 @@ def compare(found: Observed, expected: Observed, tolerance: float, row_axis: int
             raise Unlike(f"{name} is {'there' if b is not None else 'None'}, and that of the published module is not")
         if a is not None:
             need(distance(a, b, row_axis if by_row else None, 1e-9 * max(largest, 1e-200)), name)
+    for name, value in expected.kept.items():
+        need(distance(found.kept[name], value, floor=1e-12), f"its buffer {name} afterwards")
     return worst
 
 

@@ -7,12 +7,13 @@ import functools
 import types
 import weakref
 from inspect import getattr_static
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import Tensor, nn
 
-from gradewise.torch._accelerate.gate import Gate, Proven
+from gradewise.torch._accelerate.fields import FIELDS
+from gradewise.torch._accelerate.gate import FieldGate, FieldProven, Gate, Proven
 from gradewise.torch._accelerate.layers import LAYERS
 from gradewise.torch.cgenn.algebra import embed, embed_grade
 from gradewise.torch.cgenn.maps import (
@@ -94,7 +95,7 @@ _MAPS = {
 }
 # As long as a module has them: classes that somebody defines again and again, as in a notebook, go.
 _MADE: weakref.WeakValueDictionary[tuple[type, type], type] = weakref.WeakValueDictionary()
-_LAYERS = {(kind.package, kind.name): kind.layer for kind in LAYERS}
+_LAYERS = {(kind.package, kind.name): kind.layer for kind in (*LAYERS, *FIELDS)}
 
 
 def fused(original: type, kind: type) -> type:
@@ -103,7 +104,9 @@ def fused(original: type, kind: type) -> type:
 
 
 def gated(original: type, layer: type) -> type:
-    """The subclass of a published layer of transformers that computes by ours, under the published name and with the published methods."""
+    """The subclass of a published layer that computes by ours behind a gate, under the published name and with the published methods."""
+    names = next(names for names, found in _LAYERS.items() if found is layer)
+    gate = FieldGate if names[0] == "cliffordlayers" else Gate
     namespace: dict[str, Any] = {"_acts_as": layer}
     for cls in layer.__mro__:
         if cls not in nn.Module.__mro__:
@@ -111,11 +114,10 @@ def gated(original: type, layer: type) -> type:
 
     @functools.wraps(original.forward)
     def forward(self: Any, *given: Any, **named: Any) -> Any:
-        return Gate.forward(self, *given, **named)
+        return gate.forward(self, *given, **named)
 
     namespace["forward"] = forward
-    names = next(names for names, found in _LAYERS.items() if found is layer)
-    return _made(original, (Gate, layer), layer, names, namespace)
+    return _made(original, (gate, layer), layer, names, namespace)
 
 
 def _made(original: type, bases: tuple[type, ...], kind: type, names: tuple[str, ...], more: dict[str, Any]) -> type:
@@ -168,8 +170,8 @@ def swap(module: nn.Module, kind: type, setting: Setting) -> None:
         raise
 
 
-def enter_gate(module: nn.Module, layer: type[nn.Module], proven: Proven) -> None:
-    """Lets a published layer of a transformer compute by ours."""
+def enter_gate(module: nn.Module, layer: type[nn.Module], proven: Union[Proven, FieldProven]) -> None:
+    """Lets a published layer compute by ours behind a gate."""
     cls = gated(type(module), layer)
     module.__class__ = cls
     module.__dict__["_gradewise"] = proven

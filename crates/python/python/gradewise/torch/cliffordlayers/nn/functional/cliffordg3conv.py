@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradewise._errors import ShapeError
+from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch.cliffordlayers._blades import Weights, joined, rotations, stacked
 
 __all__ = ["clifford_g3convnd", "get_clifford_g3_kernel"]
@@ -27,7 +27,12 @@ def get_clifford_g3_kernel(weights: Weights) -> Tensor:
     Args:
         weights: the four components, the scale, and a kernel of zeros that is not read, ``[out, in, ...]`` each.
     """
-    *quaternion, scale, _ = stacked(weights, 6, "get_clifford_g3_kernel")
+    listed = list(weights)
+    if len(listed) != 6:
+        raise ArgumentError(
+            f"get_clifford_g3_kernel: {len(listed)} weights, expected 6: a quaternion, a scale and zeros"
+        )
+    *quaternion, scale = stacked(listed[:5], 5, "get_clifford_g3_kernel")
     return joined(rotations(quaternion, scale))
 
 

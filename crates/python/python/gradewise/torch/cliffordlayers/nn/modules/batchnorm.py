@@ -61,7 +61,7 @@ class Norm(nn.Module):
             self.weight.data.copy_(torch.eye(self._blades)[..., None])
             nn.init.zeros_(self.bias)
 
-    def _check_input_dim(self, x: Tensor) -> None:
+    def _need_input(self, x: Tensor) -> None:
         if x.dim() not in self._axes:
             raise ShapeError(
                 f"{type(self).__name__}: the input has shape {list(x.shape)}, expected {' or '.join(map(str, self._axes))} axes"
@@ -84,7 +84,7 @@ class Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The normalised input, of the same shape."""
-        self._check_input_dim(x)
+        self._need_input(x)
         return self._run(x, self._momentum())
 
     def extra_repr(self) -> str:
@@ -150,12 +150,12 @@ class CliffordNorm(Norm):
         self.g, self.dim, self.n_blades = signature.g, signature.dim, signature.n_blades
         return signature.n_blades
 
-    def _check_input_dim(self, x: Tensor) -> None:
+    def _need_input(self, x: Tensor) -> None:
         if x.dim() == 0 or x.shape[-1] != self.n_blades:
             raise ShapeError(
                 f"{type(self).__name__}: the input has shape {list(x.shape)}, expected {self.n_blades} blades on the last axis"
             )
-        super()._check_input_dim(x)
+        super()._need_input(x)
 
 
 class _CliffordBatchNorm(CliffordNorm):

@@ -120,7 +120,7 @@ class _CliffordConvNd(nn.Module):
             raise ShapeError(
                 f"{type(self).__name__}: the input has shape {list(x.shape)}, expected [batch, {self.in_channels}, {space}, blades]"
             )
-        blades, weight = self._get_kernel(self.weight, self.g)
+        blades, weight = kernel_of(self)
         bias = None if self.bias is None else self.bias.reshape(-1)
         sizes = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
         return clifford_convnd(conv_fn, x, blades, weight, bias, **sizes)
@@ -131,6 +131,12 @@ class _CliffordConvNd(nn.Module):
 
     def extra_repr(self) -> str:
         return geometry(self)
+
+
+def kernel_of(module: nn.Module) -> tuple[int, Tensor]:
+    """The number of output blades and the kernel of a layer. A published layer that is accelerated has our function beside its own."""
+    kernel = module.__dict__.get("_own_kernel", module._get_kernel)
+    return kernel(module.weight, module.g)
 
 
 def need_blades(x: Tensor, blades: int, layer: str) -> None:

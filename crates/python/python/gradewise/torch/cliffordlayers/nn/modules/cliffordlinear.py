@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradewise._errors import ShapeError, at_least_one
-from gradewise.torch.cliffordlayers.nn.modules.cliffordconv import KERNELS, need_blades
+from gradewise.torch.cliffordlayers.nn.modules.cliffordconv import KERNELS, kernel_of, need_blades
 from gradewise.torch.cliffordlayers.signature import CliffordSignature, check_signature
 
 
@@ -57,7 +57,7 @@ class CliffordLinear(nn.Module):
             raise ShapeError(
                 f"{type(self).__name__}: the input has shape {list(x.shape)}, expected [batch, {self.in_channels}, {self.n_blades}]"
             )
-        blades, kernel = self._get_kernel(self.weight, self.g)
+        blades, kernel = kernel_of(self)
         bias = None if self.bias is None else self.bias.reshape(-1)
         return F.linear(x.movedim(-1, 1).flatten(1), kernel, bias).unflatten(1, (blades, -1)).movedim(1, -1)
 

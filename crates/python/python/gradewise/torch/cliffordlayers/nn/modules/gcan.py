@@ -126,16 +126,17 @@ class PGAConjugateLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Components ``[batch, in, input blades]`` to ``[batch, out, input blades]``."""
-        layer, count = type(self).__name__, len(self.input_blades)
+        layer, blades = type(self).__name__, tuple(self.input_blades)
+        count = len(blades)
         need_blades(input, count, layer)
         if input.dim() != 3 or input.shape[1] != self.in_features:
             raise ShapeError(
                 f"{layer}: the input has shape {list(input.shape)}, expected [batch, {self.in_features}, {count}]"
             )
-        table = _sandwiches_like(self._action, self.action_blades, (*self.input_blades, POINT), self.input_blades)
+        table = _sandwiches_like(self._action, tuple(self.action_blades), (*blades, POINT), blades)
         pairs = self._action[..., :, None] * self._action[..., None, :]
         matrices = self.weight[..., None, None] * torch.einsum("oiab,abpr->oipr", pairs, table)
-        kept = [place for place, blade in enumerate(self.input_blades) if blade != POINT]
+        kept = [place for place, blade in enumerate(blades) if blade != POINT]
         x = torch.cat([input[..., kept], self.embed_e0.to(input.dtype).expand(len(input), -1, -1)], dim=-1)
         return torch.einsum("oipr,bir->bop", matrices[..., [*kept, count]], x)
 
@@ -189,27 +190,25 @@ class MultiVectorAct(nn.Module):
         self.kernel_blades = self.input_blades if kernel_blades is None else tuple(kernel_blades)
         for name in ("input_blades", "kernel_blades"):
             check_blades(layer, name, getattr(self, name), algebra.n_blades)
-        self._places = [b for b in self.kernel_blades if b in self.input_blades]
         if agg == "linear":
             self.conv = nn.Conv1d(channels, channels, kernel_size=len(self.kernel_blades), groups=channels)
 
     def forward(self, input: Tensor) -> Tensor:
         """The input times its gates."""
-        need_blades(input, len(self.input_blades), type(self).__name__)
-        seen = input
-        if self._places != list(self.input_blades):
-            seen = input[..., [self.input_blades.index(b) for b in self._places]]
+        blades, layer = list(self.input_blades), type(self).__name__
+        need_blades(input, len(blades), layer)
+        there = [b for b in self.kernel_blades if b in blades]
+        seen = input if there == blades else input[..., [blades.index(b) for b in there]]
         if self.agg != "linear":
             total = seen.sum(dim=-1, keepdim=True)
             return input * torch.sigmoid(total if self.agg == "sum" else total / len(self.kernel_blades))
-        if input.dim() != 3 or input.shape[1] != self.channels:
+        channels, weight = self.conv.in_channels, self.conv.weight[:, 0]
+        if input.dim() != 3 or input.shape[1] != channels:
             raise ShapeError(
-                f"{type(self).__name__}: the input has shape {list(input.shape)}, expected [batch, {self.channels}, "
-                f"{len(self.input_blades)}]"
+                f"{layer}: the input has shape {list(input.shape)}, expected [batch, {channels}, {len(blades)}]"
             )
-        weight = self.conv.weight[:, 0]
-        if len(self._places) != len(self.kernel_blades):
-            weight = weight[:, [place for place, b in enumerate(self.kernel_blades) if b in self._places]]
+        if len(there) != len(self.kernel_blades):
+            weight = weight[:, [place for place, b in enumerate(self.kernel_blades) if b in blades]]
         return input * torch.sigmoid((seen * weight).sum(dim=-1, keepdim=True) + self.conv.bias[:, None])
 
     def extra_repr(self) -> str:
@@ -317,21 +316,18 @@ class CliffordG3LinearVSiLU(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         at_least_one(type(self).__name__, channels=channels)
-        self.channels = channels
         self.conv = nn.Conv3d(channels, channels, (1, 1, 3), groups=channels)
 
     def forward(self, input: Tensor) -> Tensor:
         """The input times its gates."""
         need_blades(input, 3, type(self).__name__)
-        if input.dim() != 5 or input.shape[1] != self.channels:
+        channels = self.conv.in_channels
+        if input.dim() != 5 or input.shape[1] != channels:
             raise ShapeError(
-                f"{type(self).__name__}: the input has shape {list(input.shape)}, expected [batch, {self.channels}, x, y, 3]"
+                f"{type(self).__name__}: the input has shape {list(input.shape)}, expected [batch, {channels}, x, y, 3]"
             )
         gates = (input * self.conv.weight[:, 0]).sum(dim=-1, keepdim=True) + self.conv.bias[:, None, None, None]
         return input * torch.sigmoid(gates)
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}"
 
 
 class CliffordG3SumVSiLU(nn.Module):
