@@ -79,6 +79,27 @@ class CliffordLinear(nn.Module):
         return y.view(len(x), self.n_blades, -1).movedim(1, -1)
 
 
+class CliffordSpectralConv2d(nn.Module):
+    def __init__(self, g, in_channels, out_channels, modes1, modes2):
+        super().__init__()
+        self.register_buffer("g", torch.tensor(g, dtype=torch.float32))
+        self.n_blades, self.in_channels, self.out_channels = 4, in_channels, out_channels
+        self.modes1, self.modes2, self.multiply = modes1, modes2, True
+        self.weights = nn.Parameter(torch.randn(4, out_channels, in_channels, 2 * modes1, 2 * modes2))
+
+    def forward(self, x):
+        rows, columns = ([*range(m), *range(n - m, n)] for m, n in zip((self.modes1, self.modes2), x.shape[2:4]))
+        dual = torch.fft.fft2(torch.complex(x[..., [0, 1]], x[..., [3, 2]]), dim=(2, 3))[:, :, rows][:, :, :, columns]
+        parts = torch.stack([dual.real[..., 0], dual.real[..., 1], dual.imag[..., 1], dual.imag[..., 0]], dim=1)
+        products = torch.einsum("bixy,oixy->boxy", parts.flatten(1, 2), kernel(self.weights, self.g)[1])
+        # Float32, whatever the input is.
+        made = torch.zeros(len(x), 4 * self.out_channels, *x.shape[2:4], dtype=torch.float, device=x.device)
+        made[:, :, torch.tensor(rows)[:, None], torch.tensor(columns)] = products.float()
+        made = made.unflatten(1, (4, -1))
+        back = torch.fft.ifft2(torch.complex(made[:, [0, 1]], made[:, [3, 2]]))
+        return torch.stack([back.real[:, 0], back.real[:, 1], back.imag[:, 1], back.imag[:, 0]], dim=-1)
+
+
 class _Norm(nn.Module):
     def __init__(self, g, channels, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
         super().__init__()

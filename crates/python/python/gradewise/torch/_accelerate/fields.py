@@ -10,7 +10,14 @@ from torch import nn
 
 from gradewise.torch.cliffordlayers import cliffordkernels
 from gradewise.torch.cliffordlayers.models.basic import custom_kernels, custom_layers
-from gradewise.torch.cliffordlayers.nn.modules import batchnorm, cliffordconv, cliffordlinear, gcan, groupnorm
+from gradewise.torch.cliffordlayers.nn.modules import (
+    batchnorm,
+    cliffordconv,
+    cliffordfourier,
+    cliffordlinear,
+    gcan,
+    groupnorm,
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,8 @@ class FieldKind:
     """The cells that a result needs along each axis."""
     extras: Callable[[Any], Mapping[str, Any]] = lambda module: {}
     """Attributes that ours has and the published one has not."""
+    is_single: bool = False
+    """Whether it is compared in float32, for its own results have no other dtype."""
     package: str = "cliffordlayers"
 
     @property
@@ -80,6 +89,13 @@ def _convolution(layer: type[nn.Module], space: int, components: Optional[int] =
     return FieldKind(layer, _CONV, (space,), _in_channels, blades, _extent, _own_kernel)
 
 
+def _spectral(layer: type[nn.Module], space: int) -> FieldKind:
+    modes = tuple(f"modes{axis + 1}" for axis in range(space))
+    extent = lambda module: [2 * getattr(module, name) for name in modes]  # noqa: E731
+    marks = ("g", "n_blades", "multiply", "in_channels", "out_channels", *modes)
+    return FieldKind(layer, marks, (space,), _in_channels, _of_multivectors, extent, is_single=True)
+
+
 def _gated_channels(module: Any) -> Optional[int]:
     return module.conv.in_channels if module.agg == "linear" else None
 
@@ -100,6 +116,8 @@ FIELDS = (
     _convolution(custom_layers.CliffordConv2dScalarVectorDecoder, 2),
     _convolution(custom_layers.CliffordConv3dMaxwellEncoder, 3, 6),
     _convolution(custom_layers.CliffordConv3dMaxwellDecoder, 3),
+    _spectral(cliffordfourier.CliffordSpectralConv2d, 2),
+    _spectral(cliffordfourier.CliffordSpectralConv3d, 3),
     *(
         FieldKind(layer, _NORM, space, lambda module: module.channels, _of_multivectors)
         for layer, space in (

@@ -195,6 +195,7 @@ class FieldProven:
     blades: int
     axes: frozenset[int]
     """The numbers of axes of the input."""
+    dtypes: frozenset[torch.dtype]
     is_adjacent: bool
     """Whether the published layer's results are adjacent in memory, for code that asks for views of them."""
     extras: Mapping[str, Any] = field(default_factory=dict)
@@ -209,7 +210,7 @@ class FieldProven:
             return False
         parameter = next(module.parameters(), x)
         return (
-            x.dtype in (torch.float32, torch.float64)
+            x.dtype in self.dtypes
             and parameter.dtype == x.dtype
             and parameter.device == x.device
             and x.device.type in ("cpu", "cuda")

@@ -31,9 +31,8 @@ class Table:
     """The sign of the product in a Euclidean metric: ``[rows, columns]``."""
     shared: Tensor
     """Whether input and weight share a generator, whose square is then a factor: ``[rows, columns, generators]``."""
-
-    def to(self, device: torch.device) -> Table:
-        return Table(self.weights.to(device), self.signs.to(device), self.shared.to(device))
+    inputs: Tensor
+    """Of a whole table, the number of the input that meets each weight: ``[rows, weights]``."""
 
 
 @lru_cache(maxsize=64)
@@ -60,7 +59,8 @@ def table(dim: int, rows: Blades, columns: Blades, device: torch.device) -> Tabl
     if is_kept and key in _TABLES:
         return _TABLES[key]
     weights, signs, shared = _host_table(dim, rows, columns)
-    made = Table(torch.tensor(weights), torch.tensor(signs), torch.tensor(shared)).to(device)
+    inputs = [sorted(range(len(row)), key=row.__getitem__) for row in weights]
+    made = Table(*(torch.tensor(values, device=device) for values in (weights, signs, shared, inputs)))
     if is_kept:
         _TABLES[key] = made
     return made
@@ -106,6 +106,22 @@ def blade_kernel(
     factors = torch.where(there.shared, squares, 1.0).prod(dim=-1) * there.signs
     factors = factors.to(weights.dtype).reshape(*factors.shape, *(1,) * (weights.dim() - 1))
     return joined(weights[there.weights] * factors)
+
+
+def products(x: Tensor, w: Tensor, g: Tensor) -> Tensor:
+    """The products x·w at each of some places: ``x`` ``[blades, places, batch, in]`` and weights ``[blades, out, in, places]`` to ``[batch,
+    blades, out, places]``.
+
+    For every output blade the inputs are put beside the weights that they meet, so that the weights are read as they are. Their kernel between
+    blades would be as many times larger as there are blades.
+    """
+    blades, places, batch, channels = x.shape
+    there = table(g.numel(), None, None, x.device)
+    squares = torch.where(there.shared, g.to(x.device, x.dtype), 1.0).prod(dim=-1) * there.signs
+    factors = squares.gather(1, there.inputs).to(x.dtype)[:, :, None, None, None]
+    rows = (x[there.inputs] * factors).permute(2, 3, 0, 1, 4).reshape(places, batch * blades, blades * channels)
+    matrices = w.permute(3, 0, 2, 1).reshape(places, blades * channels, -1)
+    return torch.bmm(rows, matrices).unflatten(1, (batch, blades)).permute(1, 2, 3, 0)
 
 
 def rotations(w: Sequence[Tensor], scale: Tensor) -> Tensor:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError, ShapeError, at_least_one
-from gradewise.torch.cliffordlayers.cliffordkernels import get_2d_clifford_kernel, get_3d_clifford_kernel
-from gradewise.torch.cliffordlayers.nn.functional.utils import batchmul2d, batchmul3d
+from gradewise.torch.cliffordlayers._blades import products
 from gradewise.torch.cliffordlayers.nn.modules.cliffordconv import need_blades
 from gradewise.torch.cliffordlayers.signature import check_signature, signature_of
 
@@ -41,8 +40,10 @@ class _SpectralConv(nn.Module):
             self.weights = nn.Parameter(scale * torch.rand(*kept, dtype=torch.float32))
 
     def _multiplied(self, x: Tensor) -> Tensor:
-        """The kept frequencies times their weights: ``[batch, blades·channels, *2·modes]``."""
-        raise NotImplementedError
+        """The kept frequencies ``[batch, *2·modes, in, blades]`` times their weights: ``[batch, blades, out, *2·modes]``."""
+        rows = x.movedim(-1, 0).movedim(1, -2).flatten(1, -3)
+        made = products(rows, self.weights.to(x.dtype).flatten(3), self.g)
+        return made.unflatten(3, self.weights.shape[3:])
 
     def _placed(self, x: Tensor) -> Tensor:
         """What becomes of the products before they take their places."""
@@ -68,8 +69,9 @@ class _SpectralConv(nn.Module):
         for axis, count in zip(axes, modes):
             cells = dual.shape[axis]
             dual = torch.cat([dual.narrow(axis, 0, count), dual.narrow(axis, cells - count, count)], axis)
-        parts = torch.cat([dual.real, dual.imag.flip(-1)], dim=-1).movedim(-1, 1).flatten(1, 2)
-        made = self._placed(self._multiplied(parts) if self.multiply else parts)
+        parts = torch.cat([dual.real, dual.imag.flip(-1)], dim=-1)
+        made = self._multiplied(parts.movedim(1, -2)) if self.multiply else parts.movedim(-1, 1)
+        made = self._placed(made.flatten(1, 2))
         for axis, count, cells in zip(axes, modes, space):
             # Where frequencies of both ends overlap, the upper end stands, as published.
             low, high = made.narrow(axis, 0, min(count, cells - count)), made.narrow(axis, count, count)
@@ -112,9 +114,6 @@ class CliffordSpectralConv2d(_SpectralConv):
         super().__init__()
         self._build(g, in_channels, out_channels, (modes1, modes2), multiply)
 
-    def _multiplied(self, x: Tensor) -> Tensor:
-        return batchmul2d(x, get_2d_clifford_kernel(self.weights.to(x.dtype), self.g)[1])
-
 
 class CliffordSpectralConv3d(_SpectralConv):
     """A product with weights at the low frequencies of space (Brandstetter et al. 2023, arXiv:2209.04934).
@@ -148,9 +147,6 @@ class CliffordSpectralConv3d(_SpectralConv):
     ) -> None:
         super().__init__()
         self._build(g, in_channels, out_channels, (modes1, modes2, modes3), multiply)
-
-    def _multiplied(self, x: Tensor) -> Tensor:
-        return batchmul3d(x, get_3d_clifford_kernel(self.weights.to(x.dtype), self.g)[1])
 
     def _placed(self, x: Tensor) -> Tensor:
         low, high = x.chunk(2, dim=2)
