@@ -82,6 +82,21 @@ def test_short_numbers(case, dtype, device):
 
 
 @pytest.mark.parametrize("case", OURS, ids=NAMES)
+def test_autocast(case, device):
+    """Products in 16 bits, whitening and Fourier transforms in 32."""
+    model = disturb(ours(case)).to(device)
+    inputs, whole = drawn(case)
+    inputs = {name: x.to(device).float() for name, x in inputs.items()}
+    expected = call(model, inputs, whole)[0]
+    if case.kind.startswith("CliffordBatchNorm"):
+        model = disturb(ours(case)).to(device)
+    with torch.autocast(device, torch.bfloat16):
+        found = call(model, inputs, whole)[0]
+    assert deviation(found, expected) < (1e-6 if "_norm_" in case.name else 0.1)
+    assert "spectral" not in case.name or found.dtype == torch.float32
+
+
+@pytest.mark.parametrize("case", OURS, ids=NAMES)
 def test_copies_and_checkpoints(case):
     model = disturb(ours(case).double())
     inputs, whole = drawn(case)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gradewise._errors import ArgumentError, ShapeError
+from gradewise.torch._composite import is_any_autocast
 
 __all__ = ["clifford_batch_norm", "complex_batch_norm", "whiten_data"]
 
@@ -51,6 +52,10 @@ def _whitened(
     _need(operation, "running_cov", running_cov, blades, blades, channels)
     _need(operation, "weight", weight, blades, blades, channels)
     _need(operation, "bias", bias, blades, channels)
+    if is_any_autocast() and torch.is_autocast_enabled(x.device.type):
+        # A covariance of 16 bits has few digits, and its factor none.
+        with torch.autocast(x.device.type, enabled=False):
+            return _whitened(operation, x, training, running_mean, running_cov, momentum, eps, weight, bias)
     between = x.movedim((1, -1), (0, 1))
     rows = _wide(between.flatten(2))
     if training or running_mean is None:

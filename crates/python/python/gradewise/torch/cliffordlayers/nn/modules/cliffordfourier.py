@@ -71,7 +71,8 @@ class _SpectralConv(nn.Module):
             dual = torch.cat([dual.narrow(axis, 0, count), dual.narrow(axis, cells - count, count)], axis)
         parts = torch.cat([dual.real, dual.imag.flip(-1)], dim=-1)
         made = self._multiplied(parts.movedim(1, -2)) if self.multiply else parts.movedim(-1, 1)
-        made = self._placed(made.flatten(1, 2))
+        # Autocast multiplies in 16 bits.
+        made = self._placed(made.flatten(1, 2).to(wide.dtype))
         for axis, count, cells in zip(axes, modes, space):
             # Where frequencies of both ends overlap, the upper end stands, as published.
             low, high = made.narrow(axis, 0, min(count, cells - count)), made.narrow(axis, count, count)
