@@ -28,7 +28,9 @@ pub use linear::mv_linear;
 pub use norm::{mv_layer_norm, mv_normalization};
 pub(crate) use primitives::smooth_norm;
 pub use primitives::table_of;
-pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, regressive_product, sgp};
+pub use product::{
+    fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, product_by, regressive_product, sgp,
+};
 pub use silu::mv_silu;
 pub use steerable::{Steerable, steerable_product};
 pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};

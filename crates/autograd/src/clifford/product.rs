@@ -9,6 +9,7 @@ use gradewise_kernels::ops::clifford::{
     sgp::{self as sgp_kernel, Needs, Operands, Product, ProductGradients, ProductOptions},
     table_product::Table,
 };
+use std::sync::Arc;
 
 /// The unweighted geometric product of `x` and `y` `[blades, …]`, position by position.
 ///
@@ -42,6 +43,15 @@ fn require_factors(operation: &'static str, algebra: &Algebra, x: &Tensor, y: &T
 pub fn regressive_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     require_factors("regressive_product", algebra, x, y)?;
     product_by_table("regressive_product", &Table::regressive(algebra), [("x", x), ("y", y)])
+}
+
+/// The product of `x` and `y` `[components, …]` by a table of signed terms, position by position: such as that of multivectors whose blades lie
+/// in another order ([`Table::ordered`]).
+///
+/// # Errors
+/// Operands of different shapes, or whose leading axes are not those of the table.
+pub fn product_by(table: &Arc<Table>, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    product_by_table("product_by", table, [("x", x), ("y", y)])
 }
 
 /// The weighted product `out_j = Σ sign·w[:, path]·x_i·y_k`, with what `options` fuse around it. `x`, `y` and the

@@ -1,78 +1,10 @@
 //! Attention by invariants.
 
-use super::{Channels, EquiLinear, Space, Streams, space::Blades};
+use super::{Channels, EquiLinear, Space, Streams, TokenBatch, space::Blades};
 use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Algebra;
-use gradewise_kernels::{Array, Device, Index, ops::AttentionOptions};
-
-/// The grouping of tokens: `batch` sets of `tokens` tokens each, concatenated.
-#[derive(Clone, Debug)]
-pub struct TokenBatch {
-    batch: usize,
-    tokens: usize,
-    /// The number of tokens of each set that are not padding.
-    lengths: Option<Index>,
-    /// `[batch, tokens, 1]`: 1/length of the set for its tokens, 0 for padding.
-    weights: Option<Tensor>,
-}
-
-impl TokenBatch {
-    /// Sets of `tokens` each.
-    pub fn new(batch: usize, tokens: usize) -> Self {
-        Self { batch, tokens, lengths: None, weights: None }
-    }
-
-    /// Padded sets: the first `lengths[i]` tokens of set `i` are valid, the rest is padding, which is masked in attention.
-    ///
-    /// # Errors
-    /// A length above `tokens`; no memory.
-    pub fn padded(lengths: &[usize], tokens: usize, placement: impl Into<Placement>) -> Result<Self> {
-        let placement = &placement.into();
-        let Placement { device, dtype } = placement;
-        let weight = |&length: &usize| {
-            (0..tokens).map(move |token| if token < length { 1.0 / length as f64 } else { 0.0 })
-        };
-        let weights: Vec<f64> = lengths.iter().flat_map(weight).collect();
-        let weights = Array::from_f64(&weights, [lengths.len(), tokens, 1], *dtype, device)?;
-        let lengths_there = Index::new(lengths, tokens + 1, device)?;
-        let (lengths, batch) = (Some(lengths_there), lengths.len());
-        Ok(Self { batch, tokens, lengths, weights: Some(Tensor::new(weights)) })
-    }
-
-    /// For each token of `x`, the e₁₂₃ component averaged over the channels and tokens of its set: `[1, tokens, 1]`; `None` if the algebra
-    /// has no points.
-    ///
-    /// # Errors
-    /// Another number of tokens.
-    pub fn reference(&self, space: &Space, x: &Streams) -> Result<Option<Tensor>> {
-        let Some(weight) = space.algebra().blade_of_mask(0b111).filter(|_| space.has_points()) else {
-            return Ok(None);
-        };
-        self.check(x)?;
-        let channels = x.multivectors.shape()[2];
-        let weights =
-            x.multivectors.slice(0, weight..weight + 1)?.reshape([self.batch, self.tokens, channels])?;
-        let mean = match &self.weights {
-            None => weights.mean(&[1, 2], true)?,
-            Some(there) => weights.mean(&[2], true)?.mul(there)?.sum(&[1], true)?,
-        };
-        let shape = [self.batch, self.tokens, 1];
-        Ok(Some(mean.broadcast_to(&shape.into())?.reshape([1, self.batch * self.tokens, 1])?))
-    }
-
-    fn check(&self, x: &Streams) -> Result<()> {
-        if x.tokens() == self.batch * self.tokens {
-            return Ok(());
-        }
-        Err(Error::Argument {
-            operation: "TokenBatch",
-            argument: "x",
-            actual: format!("{} tokens", x.tokens()),
-            expected: format!("{} sets of {}", self.batch, self.tokens),
-        })
-    }
-}
+use gradewise_kernels::{Device, Index, ops::AttentionOptions};
 
 /// Heads of an attention and channels of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,11 +110,7 @@ impl GeometricAttention {
         shown.push(self.scalar_heads(&k_scalars, tokens)?);
         let values = concat(&[&self.heads(&v, tokens)?, &self.scalar_heads(&v_scalars, tokens)?], 3)?;
         let (q, k, features) = (joined(&seen, &values)?, joined(&shown, &values)?, width(&seen));
-        let options = AttentionOptions {
-            scale: Some((features as f64).sqrt().recip()),
-            lengths: tokens.lengths.clone(),
-            ..AttentionOptions::default()
-        };
+        let options = AttentionOptions { scale: Some((features as f64).sqrt().recip()), ..tokens.options()? };
         let gathered = q.attention(&k, &values, &options)?;
         self.out.forward(&self.streams(&gathered, tokens)?)
     }

@@ -7,32 +7,38 @@
 mod attention;
 mod bilinear;
 mod block;
+pub mod gatr;
+pub mod layers;
+pub mod lgatr;
 mod linear;
 mod norm;
 mod space;
+mod tokens;
 mod transformer;
 
-pub use attention::{AttentionSize, GeometricAttention, TokenBatch};
+pub use attention::{AttentionSize, GeometricAttention};
 pub use bilinear::GeometricBilinear;
 pub use block::{BlockConfig, GeometricBlock};
 pub use linear::EquiLinear;
 pub use norm::{GradeDropout, InvariantLayerNorm, scalar_gate};
 pub use space::Space;
+pub use tokens::TokenBatch;
 pub use transformer::{GeometricTransformer, TransformerConfig};
 
 use crate::{Error, Result};
 use gradewise_autograd::{Tensor, concat};
+use std::fmt;
 
 /// The features of a geometric network: tokens of multivectors and of scalars.
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// `[blades, tokens, channels]`
     pub multivectors: Tensor,
-    /// `[tokens, channels]`, at least one channel.
+    /// `[tokens, channels]`
     pub scalars: Tensor,
 }
 
-/// Channels of the two streams.
+/// Channels of multivectors and of scalars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
     /// Multivector channels.
@@ -45,6 +51,20 @@ impl Channels {
     /// The numbers of channels.
     pub const fn new(multivectors: usize, scalars: usize) -> Self {
         Self { multivectors, scalars }
+    }
+
+    const fn times(self, count: usize) -> Self {
+        Self { multivectors: count * self.multivectors, scalars: count * self.scalars }
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self { multivectors: self.multivectors + other.multivectors, scalars: self.scalars + other.scalars }
+    }
+}
+
+impl fmt::Display for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} multivectors and {} scalars", self.multivectors, self.scalars)
     }
 }
 

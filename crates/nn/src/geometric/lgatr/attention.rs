@@ -1,0 +1,76 @@
+//! Self-attention by inner products of multivectors and of scalars.
+
+use super::{
+    super::{
+        Channels, Space, TokenBatch,
+        layers::{
+            EquiLinear, FeaturePlanes, GradeDropout, Initialization, Projection, ProjectionSize, attend,
+            merge,
+        },
+    },
+    AttentionConfig, EPSILON,
+};
+use crate::{Module, Parameter, Placement, Result};
+
+/// Attention between the tokens of a set: logits are the inner products of multivectors and of scalars of queries and keys, each head's
+/// features normalised.
+///
+/// Parameters: those of `qkv_module` and `out_linear`, and `head_scale` `[heads]` if there is one.
+#[derive(Debug, Module)]
+pub struct SelfAttention {
+    #[module(skip)]
+    space: Space,
+    #[module(skip)]
+    of_head: Channels,
+    #[module(skip)]
+    heads: usize,
+    head_scale: Option<Parameter>,
+    qkv_module: Projection,
+    out_linear: EquiLinear,
+    #[module(skip)]
+    dropout: Option<GradeDropout>,
+}
+
+impl SelfAttention {
+    /// For features of `channels`, in and out. Queries and keys are made of `additional` channels too.
+    ///
+    /// # Errors
+    /// No heads or no channels; a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        (channels, additional): (Channels, Channels),
+        config: &AttentionConfig,
+        space: &Space,
+        dropout: Option<GradeDropout>,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let (placement, of_head, heads) = (&placement.into(), config.of_head(channels)?, config.num_heads);
+        let AttentionConfig { multi_query, .. } = *config;
+        let size = ProjectionSize { channels, additional, of_head, heads, multi_query, bias: false };
+        let qkv_module = Projection::init(size, space, placement, rng)?;
+        let out_linear = EquiLinear::new(of_head.times(heads), channels, space)
+            .initialization(Initialization::Small)
+            .init(placement, rng)?;
+        let head_scale = config.head_scale.then(|| placement.filled([heads], 1.0)).transpose()?;
+        Ok(Self { space: space.clone(), of_head, heads, head_scale, qkv_module, out_linear, dropout })
+    }
+
+    /// The attention output for each token of `x`; `additional` as queries and keys were told at [`init`](Self::init).
+    ///
+    /// # Errors
+    /// Channels or tokens that differ from the configured ones; heads that are too large for the device.
+    pub fn forward(
+        &self,
+        x: &FeaturePlanes,
+        additional: Option<&FeaturePlanes>,
+        tokens: &TokenBatch,
+    ) -> Result<FeaturePlanes> {
+        let [q, k, v] = self.qkv_module.forward(x, additional, tokens, (Some(EPSILON), true))?;
+        let mut h = attend([&q, &k, &v], tokens)?;
+        if let Some(scale) = &self.head_scale {
+            h = h.mul(&scale.tensor().reshape([1, self.heads, 1, 1])?)?;
+        }
+        let y = self.out_linear.forward(&merge(&self.space, &h, self.of_head)?)?;
+        self.dropout.as_ref().map_or(Ok(y.clone()), |dropout| dropout.forward(&y))
+    }
+}
