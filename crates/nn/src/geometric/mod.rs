@@ -12,6 +12,7 @@ pub mod layers;
 pub mod lgatr;
 mod linear;
 mod norm;
+pub mod slim;
 mod space;
 mod tokens;
 mod transformer;

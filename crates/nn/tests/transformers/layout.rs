@@ -1,11 +1,11 @@
-//! Between the published arrays `[..., channels, 16]` and streams `[16, tokens, channels]`.
+//! Between the published arrays `[..., channels, components]` and streams `[components, tokens, channels]`.
 
 use gradewise_core::Algebra;
 use gradewise_nn::geometric::Space;
 
 /// Blades of the published packages: by the grade, then by the generators, which are in the package's order.
 pub struct Published {
-    /// For each published blade, the one here, and the sign between them.
+    /// For each published component, the one here, and the sign between them.
     blades: Vec<(usize, f64)>,
 }
 
@@ -28,6 +28,16 @@ impl Published {
         Self { blades: masks.iter().map(place).collect() }
     }
 
+    /// Of vectors: t, x, y, z.
+    pub fn vectors() -> Self {
+        Self { blades: (0..4).map(|component| (component, 1.0)).collect() }
+    }
+
+    /// The number of components.
+    pub fn len(&self) -> usize {
+        self.blades.len()
+    }
+
     /// Of lgatr: t, x, y, z.
     pub fn space_time() -> Self {
         Self::new(Space::space_time().algebra(), [0, 1, 2, 3])
@@ -38,13 +48,13 @@ impl Published {
         Self::new(Space::projective().algebra(), [3, 0, 1, 2])
     }
 
-    /// `[tokens, channels, 16]` as `[16, tokens, channels]`.
+    /// `[tokens, channels, components]` as `[components, tokens, channels]`.
     pub fn enter(&self, values: &[f64]) -> Vec<f64> {
-        let size = values.len() / 16;
+        let size = values.len() / self.len();
         let mut made = vec![0.0; values.len()];
         for (published, &(blade, sign)) in self.blades.iter().enumerate() {
             for at in 0..size {
-                made[blade * size + at] = sign * values[at * 16 + published];
+                made[blade * size + at] = sign * values[at * self.len() + published];
             }
         }
         made
@@ -52,11 +62,11 @@ impl Published {
 
     /// The inverse of [`enter`](Self::enter).
     pub fn leave(&self, values: &[f64]) -> Vec<f64> {
-        let size = values.len() / 16;
+        let size = values.len() / self.len();
         let mut made = vec![0.0; values.len()];
         for (published, &(blade, sign)) in self.blades.iter().enumerate() {
             for at in 0..size {
-                made[at * 16 + published] = sign * values[blade * size + at];
+                made[at * self.len() + published] = sign * values[blade * size + at];
             }
         }
         made

@@ -10,25 +10,24 @@ use super::{
     },
     AttentionConfig, EPSILON,
 };
-use crate::{Module, Parameter, Placement, Result};
+use crate::{Module, Parameter, Placement, Result, Visitor};
+use gradewise_autograd::Tensor;
 
 /// Attention between the tokens of a set: logits are the inner products of multivectors and of scalars of queries and keys, each head's
 /// features normalised.
 ///
 /// Parameters: those of `qkv_module` and `out_linear`, and `head_scale` `[heads]` if there is one.
-#[derive(Debug, Module)]
+#[derive(Debug)]
 pub struct SelfAttention {
-    #[module(skip)]
-    space: Space,
-    #[module(skip)]
-    of_head: Channels,
-    #[module(skip)]
-    heads: usize,
-    head_scale: Option<Parameter>,
     qkv_module: Projection,
-    out_linear: EquiLinear,
-    #[module(skip)]
-    dropout: Option<GradeDropout>,
+    output: Output,
+}
+
+impl Module for SelfAttention {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("qkv_module", &self.qkv_module);
+        self.output.visit(visitor);
+    }
 }
 
 impl SelfAttention {
@@ -48,11 +47,8 @@ impl SelfAttention {
         let AttentionConfig { multi_query, .. } = *config;
         let size = ProjectionSize { channels, additional, of_head, heads, multi_query, bias: false };
         let qkv_module = Projection::init(size, space, placement, rng)?;
-        let out_linear = EquiLinear::new(of_head.times(heads), channels, space)
-            .initialization(Initialization::Small)
-            .init(placement, rng)?;
-        let head_scale = config.head_scale.then(|| placement.filled([heads], 1.0)).transpose()?;
-        Ok(Self { space: space.clone(), of_head, heads, head_scale, qkv_module, out_linear, dropout })
+        let output = Output::init((of_head, channels), config, space, dropout, placement, rng)?;
+        Ok(Self { qkv_module, output })
     }
 
     /// The attention output for each token of `x`; `additional` as queries and keys were told at [`init`](Self::init).
@@ -65,12 +61,57 @@ impl SelfAttention {
         additional: Option<&FeaturePlanes>,
         tokens: &TokenBatch,
     ) -> Result<FeaturePlanes> {
-        let [q, k, v] = self.qkv_module.forward(x, additional, tokens, (Some(EPSILON), true))?;
-        let mut h = attend([&q, &k, &v], tokens)?;
+        let heads = self.qkv_module.forward(x, additional, tokens, (Some(EPSILON), true))?;
+        self.output.forward(&heads, tokens)
+    }
+}
+
+/// From the heads of an attention to features.
+#[derive(Debug)]
+pub(super) struct Output {
+    space: Space,
+    of_head: Channels,
+    heads: usize,
+    head_scale: Option<Parameter>,
+    out_linear: EquiLinear,
+    dropout: Option<GradeDropout>,
+}
+
+impl Output {
+    /// Features of `channels` from heads of an attention with these settings, of `of_head` channels each.
+    pub fn init<R: rand::Rng + ?Sized>(
+        (of_head, channels): (Channels, Channels),
+        config: &AttentionConfig,
+        space: &Space,
+        dropout: Option<GradeDropout>,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let heads = config.num_heads;
+        let out_linear = EquiLinear::new(of_head.times(heads), channels, space)
+            .initialization(Initialization::Small)
+            .init(placement, rng)?;
+        let head_scale = config.head_scale.then(|| placement.filled([heads], 1.0)).transpose()?;
+        Ok(Self { space: space.clone(), of_head, heads, head_scale, out_linear, dropout })
+    }
+
+    /// The features of queries, keys and values; `keys` are the tokens of the keys.
+    pub fn forward(&self, [q, k, v]: &[Tensor; 3], keys: &TokenBatch) -> Result<FeaturePlanes> {
+        let mut h = attend([q, k, v], keys)?;
         if let Some(scale) = &self.head_scale {
             h = h.mul(&scale.tensor().reshape([1, self.heads, 1, 1])?)?;
         }
         let y = self.out_linear.forward(&merge(&self.space, &h, self.of_head)?)?;
-        self.dropout.as_ref().map_or(Ok(y.clone()), |dropout| dropout.forward(&y))
+        match &self.dropout {
+            Some(dropout) => dropout.forward(&y),
+            None => Ok(y),
+        }
+    }
+
+    pub fn visit(&self, visitor: &mut Visitor<'_>) {
+        if let Some(scale) = &self.head_scale {
+            visitor.parameter("head_scale", scale);
+        }
+        visitor.module("out_linear", &self.out_linear);
     }
 }

@@ -131,7 +131,7 @@ pub struct LGATrConfig {
     pub norm_elementwise_affine: bool,
 }
 
-pub(super) const fn yes() -> bool {
+const fn yes() -> bool {
     true
 }
 
@@ -163,5 +163,78 @@ impl LGATrConfig {
             Channels::new(self.hidden_mv_channels, self.hidden_s_channels),
             Channels::new(self.out_mv_channels, self.out_s_channels),
         ]
+    }
+}
+
+/// Settings of a [`ConditionalLGATr`](super::ConditionalLGATr).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConditionalLGATrConfig {
+    /// Blocks.
+    pub num_blocks: usize,
+    /// Multivectors of the input.
+    pub in_mv_channels: usize,
+    /// Multivectors of the condition.
+    pub mv_channels_cond: usize,
+    /// Multivectors of the output.
+    pub out_mv_channels: usize,
+    /// Multivectors within.
+    pub hidden_mv_channels: usize,
+    /// Scalars of the input, 0 for none.
+    #[serde(default)]
+    pub in_s_channels: usize,
+    /// Scalars of the condition, 0 for none.
+    #[serde(default)]
+    pub s_channels_cond: usize,
+    /// Scalars of the output, 0 for none.
+    #[serde(default)]
+    pub out_s_channels: usize,
+    /// Scalars within; products of multivectors need some.
+    #[serde(default)]
+    pub hidden_s_channels: usize,
+    /// Self-attention.
+    #[serde(default)]
+    pub attention: AttentionConfig,
+    /// Attention to the condition.
+    #[serde(default)]
+    pub crossattention: AttentionConfig,
+    /// The layers behind attention.
+    #[serde(default)]
+    pub mlp: MlpConfig,
+    /// The group and the products.
+    #[serde(default)]
+    pub primitives: PrimitivesConfig,
+    /// Probability of dropout in training; `None` has no layers of dropout.
+    #[serde(default)]
+    pub dropout_prob: Option<f64>,
+    /// Whether the norms have gains.
+    #[serde(default = "yes")]
+    pub norm_elementwise_affine: bool,
+}
+
+impl ConditionalLGATrConfig {
+    /// Channels of the condition.
+    pub(super) const fn condition(&self) -> Channels {
+        Channels::new(self.mv_channels_cond, self.s_channels_cond)
+    }
+
+    /// The settings that an unconditional network has too.
+    pub(super) fn unconditional(&self) -> LGATrConfig {
+        LGATrConfig {
+            num_blocks: self.num_blocks,
+            in_mv_channels: self.in_mv_channels,
+            out_mv_channels: self.out_mv_channels,
+            hidden_mv_channels: self.hidden_mv_channels,
+            in_s_channels: self.in_s_channels,
+            out_s_channels: self.out_s_channels,
+            hidden_s_channels: self.hidden_s_channels,
+            attention: self.attention,
+            mlp: self.mlp,
+            primitives: self.primitives,
+            reinsert_mv_channels: Vec::new(),
+            reinsert_s_channels: Vec::new(),
+            dropout_prob: self.dropout_prob,
+            norm_elementwise_affine: self.norm_elementwise_affine,
+        }
     }
 }

@@ -4,13 +4,15 @@
 
 mod attention;
 mod block;
+mod conditional;
 mod config;
 mod mlp;
 mod network;
 
 pub use attention::SelfAttention;
 pub use block::LGATrBlock;
-pub use config::{AttentionConfig, LGATrConfig, MlpConfig, PrimitivesConfig};
+pub use conditional::{ConditionalLGATr, ConditionalLGATrBlock, CrossAttention};
+pub use config::{AttentionConfig, ConditionalLGATrConfig, LGATrConfig, MlpConfig, PrimitivesConfig};
 pub use mlp::{GeoMlp, GeometricBilinear};
 pub use network::LGATr;
 
