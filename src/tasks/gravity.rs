@@ -87,7 +87,7 @@ impl Task for Gravity {
     const EXAMPLES: &'static str = "\
 gradewise train gravity                                     minutes on two cores
 gradewise train gravity --preset full --device cuda         1,000 samples, 5,000 steps, as published
-gradewise train gravity --preset transformer --device cuda  the geometric transformer in Cl(3,0,1)
+gradewise train gravity --preset transformer --device cuda  GATr in Cl(3,0,1)
 gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects";
     const TITLE: &'static str = "gravity";
     const LOSS: &'static str = "loss";
@@ -101,7 +101,7 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
         },
         Preset {
             name: "transformer",
-            about: "the geometric transformer of arXiv:2305.18415, 10 blocks",
+            about: "GATr as published (arXiv:2305.18415), 10 blocks",
             settings: &[
                 LONG_RUN,
                 PUBLISHED_SIZE,
@@ -186,8 +186,11 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
                     && has(weights, &format!("layers.{last}."))
             }
             GravityKind::Transformer => {
-                width(weights, "transformer.input.weight") == Some(config.hidden)
-                    && has(weights, &format!("transformer.blocks.{last}."))
+                let first = |name: &str| weights.get(name).and_then(|tensor| tensor.shape().first().copied());
+                first("net.linear_in.weight") == Some(config.hidden)
+                    && first("net.linear_in.mvs2s.weight") == Some(config.scalars)
+                    && first("net.blocks.0.attention.attention.log_weights") == Some(config.heads)
+                    && has(weights, &format!("net.blocks.{last}."))
             }
         }
     }

@@ -7,13 +7,15 @@ use crate::{
     distance, tolerance,
 };
 use gradewise_autograd::Tensor;
-use gradewise_core::DType;
+use gradewise_core::{DType, Signature};
 use gradewise_kernels::Array;
 use gradewise_nn::{
     Placement,
     geometric::{
-        AttentionSize, BlockConfig, Channels, EquiLinear, GeometricAttention, GeometricBilinear,
-        GeometricTransformer, InvariantLayerNorm, Space, Streams, TokenBatch, TransformerConfig, scalar_gate,
+        Channels, EquiLayerNorm, EquiLinear, FeaturePlanes, Nonlinearity, Space, Streams, TokenBatch,
+        gatr::{self, GATr, GATrConfig, JoinReference},
+        lgatr::{self, LGATr, LGATrConfig},
+        slim::{LGATrSlim, LGATrSlimConfig, VectorChannels, VectorStreams},
     },
 };
 use rand_chacha::ChaCha8Rng;
@@ -61,43 +63,67 @@ fn errors(f: &dyn Fn(&Streams) -> Streams, x: &Streams, action: &Action) -> [f64
 
 type Layer = (&'static str, Box<dyn Fn(&Streams) -> Streams>);
 
-fn config() -> TransformerConfig {
-    let attention = AttentionSize { heads: 2, channels: Channels::new(2, 3) };
-    let block =
-        BlockConfig { channels: Channels::new(5, 4), attention, hidden: Channels::new(3, 4), dropout: 0.0 };
-    TransformerConfig { inputs: CHANNELS, outputs: Channels::new(2, 2), block, blocks: 2 }
+const HIDDEN: Channels = Channels::new(5, 4);
+const OUTPUTS: Channels = Channels::new(2, 2);
+
+fn of_space_time(multi_query: bool) -> LGATrConfig {
+    let attention = lgatr::AttentionConfig { num_heads: 2, multi_query, head_scale: true, attn_ratio: 2 };
+    let mlp = lgatr::MlpConfig { mlp_ratio: 2, nonlinearity: Nonlinearity::Silu, num_layers_mlp: 3 };
+    LGATrConfig {
+        attention,
+        mlp,
+        reinsert_mv_channels: vec![1],
+        ..LGATrConfig::new(2, CHANNELS, HIDDEN, OUTPUTS)
+    }
 }
 
-/// Every layer, trained.
+fn of_points(multi_query: bool) -> GATrConfig {
+    let attention = gatr::AttentionConfig { num_heads: 2, multi_query, ..gatr::AttentionConfig::default() };
+    let reinsert_mv_channels = vec![0, 3];
+    GATrConfig { attention, reinsert_mv_channels, ..GATrConfig::new(2, CHANNELS, HIDDEN, OUTPUTS) }
+}
+
+/// Layers and the network of the space, trained.
 fn layers(space: &Space, dtype: DType, rng: &mut ChaCha8Rng) -> Vec<Layer> {
     let place = Placement::new(device(), dtype);
     let tokens = || TokenBatch::new(TOKENS.0, TOKENS.1);
-    let linear = EquiLinear::init((CHANNELS, Channels::new(3, 5)), space, &place, rng).unwrap();
-    let hidden = Channels::new(3, 2);
-    let bilinear = GeometricBilinear::init((CHANNELS, hidden, CHANNELS), space, &place, rng).unwrap();
-    let size = AttentionSize { heads: 3, channels: Channels::new(2, 2) };
-    let attention = GeometricAttention::init(CHANNELS, size, space, &place, rng).unwrap();
-    let whole = GeometricTransformer::init(&config(), space, &place, rng).unwrap();
+    let linear = EquiLinear::new(CHANNELS, Channels::new(3, 5), space).init(&place, rng).unwrap();
+    let norm = EquiLayerNorm::new(CHANNELS, space).elementwise_affine(true).init(&place).unwrap();
+    let whole = LGATr::init_in(space, &of_space_time(false), &place, rng).unwrap();
     randomize(&linear, rng);
-    randomize(&bilinear, rng);
-    randomize(&attention, rng);
+    randomize(&norm, rng);
     randomize(&whole, rng);
-    let norm = InvariantLayerNorm::new(space, &place).unwrap();
-    let reference_space = space.clone();
-    vec![
-        ("linear", Box::new(move |x: &Streams| linear.forward(x).unwrap())),
-        ("norm", Box::new(move |x: &Streams| norm.forward(x).unwrap())),
-        ("gate", Box::new(|x: &Streams| scalar_gate(x).unwrap())),
+    let (of_linear, of_norm) = (space.clone(), space.clone());
+    let mut layers: Vec<Layer> = vec![
         (
-            "bilinear",
+            "linear",
             Box::new(move |x: &Streams| {
-                let reference = tokens().reference(&reference_space, x).unwrap();
-                bilinear.forward(x, reference.as_ref()).unwrap()
+                let x = FeaturePlanes::new(&of_linear, x).unwrap();
+                linear.forward(&x).unwrap().streams(&of_linear).unwrap()
             }),
         ),
-        ("attention", Box::new(move |x: &Streams| attention.forward(x, &tokens()).unwrap())),
-        ("transformer", Box::new(move |x: &Streams| whole.forward(x, &tokens()).unwrap())),
-    ]
+        (
+            "norm",
+            Box::new(move |x: &Streams| {
+                let x = FeaturePlanes::new(&of_norm, x).unwrap();
+                norm.forward(&x).unwrap().streams(&of_norm).unwrap()
+            }),
+        ),
+        ("LGATr", Box::new(move |x: &Streams| whole.forward(x, &tokens()).unwrap())),
+    ];
+    if space.has_points() {
+        for multi_query in [false, true] {
+            let whole = GATr::init(&of_points(multi_query), &place, rng).unwrap();
+            randomize(&whole, rng);
+            let run = move |x: &Streams| whole.forward(x, &tokens(), JoinReference::Data).unwrap();
+            layers.push((if multi_query { "GATr, shared keys" } else { "GATr" }, Box::new(run)));
+        }
+    } else {
+        let whole = LGATr::init_in(space, &of_space_time(true), &place, rng).unwrap();
+        randomize(&whole, rng);
+        layers.push(("shared keys", Box::new(move |x: &Streams| whole.forward(x, &tokens()).unwrap())));
+    }
+    layers
 }
 
 /// Sharp softmaxes and products of products lose some digits more than single layers.
@@ -153,14 +179,68 @@ fn the_pseudoscalar_sees_orientation() {
     assert!(errors(linear, &x, odd)[0] > 1e-2);
 }
 
+/// The whole group where a model does not see orientation: L-GATr without its subgroup, in space-time and in other spaces, and the slim one.
+#[test]
+fn networks_without_orientation_commute_with_reflections() {
+    let spaces = [Signature::STA, Signature::CL3, Signature::new(2, 1, 0)];
+    for (number, signature) in (0u64..).zip(spaces) {
+        let space = Space::new(signature).unwrap();
+        for dtype in DTYPES {
+            let mut rng = rng(340 + number);
+            let place = Placement::new(device(), dtype);
+            let model = LGATr::init_in(&space, &of_space_time(false), &place, &mut rng).unwrap();
+            randomize(&model, &mut rng);
+            let run = |x: &Streams| model.forward(x, &TokenBatch::new(TOKENS.0, TOKENS.1)).unwrap();
+            let x = streams(&space, CHANNELS, dtype, &mut rng);
+            for action in Action::reflections(space.algebra(), Group::Compact, &mut rng) {
+                let errors = errors(&run, &x, &action);
+                let worst = errors.into_iter().fold(0.0, f64::max);
+                assert!(worst <= bound(dtype), "{signature}, {dtype}, {}: {errors:?}", action.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn vectors_commute_with_lorentz_transformations() {
+    let space = Space::space_time();
+    let (inputs, hidden) = (VectorChannels::new(4, 3), VectorChannels::new(5, 6));
+    let config = LGATrSlimConfig::new(2, [inputs, hidden, VectorChannels::new(2, 2)], 2);
+    for dtype in DTYPES {
+        let mut rng = rng(350);
+        let model = LGATrSlim::init(&config, Placement::new(device(), dtype), &mut rng).unwrap();
+        randomize(&model, &mut rng);
+        // Multivectors of vectors alone, so that actions are those of multivectors.
+        let run = |x: &Streams| {
+            let vectors = x.multivectors.slice(0, 1..5).unwrap();
+            let x = VectorStreams::new(vectors, x.scalars.clone()).unwrap();
+            let y = model.forward(&x, &TokenBatch::new(TOKENS.0, TOKENS.1)).unwrap();
+            let zeros = |blades: usize| Tensor::zeros([blades, x.tokens(), 2], dtype, device()).unwrap();
+            let all = gradewise_autograd::concat(&[&zeros(1), &y.vectors, &zeros(11)], 0).unwrap();
+            Streams::new(all, y.scalars).unwrap()
+        };
+        let x = streams(&space, CHANNELS, dtype, &mut rng);
+        let mut actions = Action::reflections(space.algebra(), Group::Compact, &mut rng);
+        for (plane, angle) in [((0, 1), 0.5), ((0, 3), -0.4), ((1, 2), 1.2)] {
+            actions.push(Action::rotor(space.algebra(), plane, angle));
+        }
+        for action in actions {
+            let errors = errors(&run, &x, &action);
+            let worst = errors.into_iter().fold(0.0, f64::max);
+            assert!(worst <= bound(dtype), "{dtype}, {}: {errors:?}", action.name);
+        }
+    }
+}
+
 /// Tokens have no order, sets do not see each other, and padding is seen by nobody.
 #[test]
 fn tokens_are_a_set() {
     let space = Space::projective();
     let mut rng = rng(330);
     let place = Placement::new(device(), DType::F64);
-    let model = GeometricTransformer::init(&config(), &space, &place, &mut rng).unwrap();
-    randomize(&model, &mut rng);
+    let network = GATr::init(&of_points(true), &place, &mut rng).unwrap();
+    randomize(&network, &mut rng);
+    let run = |x: &Streams, tokens: &TokenBatch| network.forward(x, tokens, JoinReference::Data).unwrap();
     let x = streams(&space, CHANNELS, DType::F64, &mut rng);
     let tokens = TokenBatch::new(TOKENS.0, TOKENS.1);
     let values = |y: &Streams| y.multivectors.array().to_f64_vec().unwrap();
@@ -170,17 +250,17 @@ fn tokens_are_a_set() {
             (x.multivectors.index_select(1, &index), x.scalars.index_select(0, &index));
         Streams::new(multivectors.unwrap(), scalars.unwrap()).unwrap()
     };
-    let plain = model.forward(&x, &tokens).unwrap();
+    let plain = run(&x, &tokens);
     let order = [8, 5, 9, 7, 6, 0, 3, 1, 4, 2];
-    let permuted = model.forward(&pick(&x, &order), &tokens).unwrap();
+    let permuted = run(&pick(&x, &order), &tokens);
     let expected = values(&pick(&plain, &order));
     assert!(distance(&values(&permuted), &expected, &expected) < 1e-12);
 
     // The first three of each set alone, and as what is left of a padded batch whose padding is anything.
     let kept = [0, 1, 2, 5, 6, 7];
-    let short = model.forward(&pick(&x, &kept), &TokenBatch::new(2, 3)).unwrap();
+    let short = run(&pick(&x, &kept), &TokenBatch::new(2, 3));
     let padded = TokenBatch::padded(&[3, 3], TOKENS.1, &place).unwrap();
-    let long = pick(&model.forward(&x, &padded).unwrap(), &kept);
+    let long = pick(&run(&x, &padded), &kept);
     let expected = values(&short);
     assert!(distance(&values(&long), &expected, &expected) < 1e-12);
     assert!(distance(&values(&pick(&plain, &kept)), &expected, &expected) > 1e-3, "the others are seen");

@@ -156,46 +156,31 @@ fn fields() -> Vec<Case> {
 }
 
 fn geometric() -> Vec<Case> {
-    let both = [
-        ("inputs.multivectors", 2),
-        ("inputs.scalars", 3),
-        ("outputs.multivectors", 4),
-        ("outputs.scalars", 5),
-    ];
-    let block = |n: &[usize]| BlockConfig {
-        channels: Channels::new(n[0], n[1]),
-        attention: AttentionSize { heads: n[2], channels: Channels::new(2, 2) },
-        hidden: Channels::new(n[3], n[4]),
-        dropout: 0.0,
-    };
-    let sizes =
-        [("multivectors", 2), ("scalars", 3), ("size", 2), ("hidden.multivectors", 4), ("hidden.scalars", 4)];
+    let ends = Channels::new(1, 1);
     vec![
-        case("EquiLinear", &both, |n| {
-            let channels = (Channels::new(n[0], n[1]), Channels::new(n[2], n[3]));
-            EquiLinear::init(channels, &Space::projective(), CPU, &mut rng()).map(drop)
+        case("EquiLinear", &[("inputs.multivectors", 2), ("outputs.multivectors", 4)], |n| {
+            let channels = (Channels::new(n[0], 3), Channels::new(n[1], 5));
+            EquiLinear::new(channels.0, channels.1, &Space::projective()).init(CPU, &mut rng()).map(drop)
         }),
-        case("GeometricAttention", &[("multivectors", 2), ("scalars", 3), ("size", 2)], |n| {
-            let size = AttentionSize { heads: n[2], channels: Channels::new(2, 2) };
-            GeometricAttention::init(Channels::new(n[0], n[1]), size, &Space::projective(), CPU, &mut rng())
-                .map(drop)
+        case("LGATr", &[("multivectors", 2), ("scalars", 4), ("num_heads", 2), ("mlp_ratio", 2)], move |n| {
+            let attention = lgatr::AttentionConfig { num_heads: n[2], ..Default::default() };
+            let mlp = lgatr::MlpConfig { mlp_ratio: n[3], ..Default::default() };
+            let hidden = Channels::new(n[0], n[1]);
+            let config =
+                lgatr::LGATrConfig { attention, mlp, ..lgatr::LGATrConfig::new(1, ends, hidden, ends) };
+            lgatr::LGATr::init(&config, CPU, &mut rng()).map(drop)
         }),
-        case(
-            "GeometricBilinear",
-            &[("hidden.multivectors", 2), ("hidden.scalars", 3), ("multivectors", 2)],
-            |n| {
-                let (outer, hidden) = (Channels::new(n[2], 3), Channels::new(n[0], n[1]));
-                GeometricBilinear::init((outer, hidden, outer), &Space::projective(), CPU, &mut rng())
-                    .map(drop)
-            },
-        ),
-        case("GeometricBlock", &sizes, move |n| {
-            GeometricBlock::init(&block(n), &Space::projective(), 0, CPU, &mut rng()).map(drop)
+        case("GATr", &[("multivectors", 2), ("scalars", 4), ("num_heads", 2)], move |n| {
+            let attention = gatr::AttentionConfig { num_heads: n[2], ..Default::default() };
+            let hidden = Channels::new(n[0], n[1]);
+            let config = gatr::GATrConfig { attention, ..gatr::GATrConfig::new(1, ends, hidden, ends) };
+            gatr::GATr::init(&config, CPU, &mut rng()).map(drop)
         }),
-        case("GeometricTransformer", &sizes, move |n| {
-            let ends = Channels::new(1, 1);
-            let config = TransformerConfig { inputs: ends, outputs: ends, block: block(n), blocks: 1 };
-            GeometricTransformer::init(&config, &Space::projective(), CPU, &mut rng()).map(drop)
+        case("LGATrSlim", &[("vectors", 2), ("scalars", 4), ("num_heads", 2)], |n| {
+            let ends = slim::VectorChannels::new(1, 1);
+            let channels = [ends, slim::VectorChannels::new(n[0], n[1]), ends];
+            let config = slim::LGATrSlimConfig::new(1, channels, n[2]);
+            slim::LGATrSlim::init(&config, CPU, &mut rng()).map(drop)
         }),
     ]
 }
@@ -226,7 +211,7 @@ fn all() -> Vec<Case> {
 }
 
 /// Arguments of networks are those of the layers that they are made of, where the network has no name for them.
-const COMPOSED: [&str; 3] = ["GeometricAttention", "GeometricBlock", "GeometricTransformer"];
+const COMPOSED: [&str; 3] = ["LGATr", "GATr", "LGATrSlim"];
 
 #[test]
 fn a_size_of_zero_is_refused_by_name() {
@@ -238,7 +223,7 @@ fn a_size_of_zero_is_refused_by_name() {
             zero[position] = 0;
             match make(&zero) {
                 Err(Error::Argument { operation, argument, .. }) => {
-                    let composed = COMPOSED.contains(&layer) || operation == "EquiLinear";
+                    let composed = COMPOSED.contains(&layer);
                     assert!(composed || operation == layer, "{layer}, {name}: named {operation}");
                     let general = ["config", "multipliers", "size"].contains(&argument);
                     assert!(composed || general || argument == name, "{layer}: {argument} instead of {name}");
@@ -257,15 +242,16 @@ fn the_table_has_every_layer() {
     let exempt = [
         "Activation",
         "BiasOrder",
-        "BlockConfig",
         "Dropout",
         "FieldBias",
         "FieldBlock",
         "GateArgument",
         "GradeDropout",
         "GridIsometry",
-        "InvariantLayerNorm",
-        "AttentionSize",
+        "EquiLayerNorm",
+        "FeaturePlanes",
+        "Initialization",
+        "Nonlinearity",
         "Radial",
         "Sequential",
         "Space",

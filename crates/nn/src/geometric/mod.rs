@@ -1,33 +1,28 @@
 //! Layers of geometric-algebra transformers: tokens of multivectors and scalars, and attention between them (Brehmer et al. 2023,
 //! arXiv:2305.18415; Spinner et al. 2024, arXiv:2405.14806).
 //!
-//! All layers map [`Streams`]: multivectors `[blades, tokens, channels]`, which transform under the group, and scalars `[tokens,
-//! channels]`, which do not. They are equivariant under the group of their [`Space`]: f(u·x) = u·f(x).
+//! Networks map [`Streams`]: multivectors `[blades, tokens, channels]`, which transform under the group, and scalars `[tokens, channels]`,
+//! which do not. Within a network layers hand on [`FeaturePlanes`]. All are equivariant under the group of their [`Space`]: f(u·x) = u·f(x).
+//!
+//! [`lgatr`], [`gatr`] and [`slim`] are the published networks. L-GATr's runs in any [`Space`] ([`lgatr::LGATr::init_in`]); GATr's has
+//! points, which Cl(3,0,1) alone has, and the slim one the vectors of space-time alone.
 
-mod attention;
-mod bilinear;
-mod block;
 pub mod gatr;
-pub mod layers;
+mod layers;
 pub mod lgatr;
-mod linear;
-mod norm;
 pub mod slim;
 mod space;
 mod tokens;
-mod transformer;
 
-pub use attention::{AttentionSize, GeometricAttention};
-pub use bilinear::GeometricBilinear;
-pub use block::{BlockConfig, GeometricBlock};
-pub use linear::EquiLinear;
-pub use norm::{GradeDropout, InvariantLayerNorm, scalar_gate};
+pub use layers::{
+    EquiLayerNorm, EquiLayerNormBuilder, EquiLinear, EquiLinearBuilder, FeaturePlanes, GradeDropout,
+    Initialization, Nonlinearity,
+};
 pub use space::Space;
 pub use tokens::TokenBatch;
-pub use transformer::{GeometricTransformer, TransformerConfig};
 
 use crate::{Error, Result};
-use gradewise_autograd::{Tensor, concat};
+use gradewise_autograd::Tensor;
 use std::fmt;
 
 /// The features of a geometric network: tokens of multivectors and of scalars.
@@ -90,31 +85,5 @@ impl Streams {
     /// Number of tokens.
     pub fn tokens(&self) -> usize {
         self.multivectors.shape()[1]
-    }
-
-    /// The sum of both streams.
-    ///
-    /// # Errors
-    /// Channels that differ.
-    pub fn add(&self, other: &Self) -> Result<Self> {
-        Ok(Self {
-            multivectors: self.multivectors.add(&other.multivectors)?,
-            scalars: self.scalars.add(&other.scalars)?,
-        })
-    }
-
-    /// Adds `more` `[tokens, channels]` to the scalar parts of multivectors.
-    fn raise(multivectors: &Tensor, more: &Tensor) -> Result<Tensor> {
-        let (blades, shape) = (multivectors.shape()[0], more.shape());
-        let raised = multivectors.slice(0, 0..1)?.add(&more.reshape([1, shape[0], shape[1]])?)?;
-        Ok(concat(&[&raised, &multivectors.slice(0, 1..blades)?], 0)?)
-    }
-
-    /// The scalar parts of the multivectors, `[tokens, channels]`.
-    fn lowered(&self) -> Result<Tensor> {
-        let &[_, tokens, channels] = self.multivectors.shape().dims() else {
-            return Ok(self.scalars.clone());
-        };
-        Ok(self.multivectors.slice(0, 0..1)?.reshape([tokens, channels])?)
     }
 }

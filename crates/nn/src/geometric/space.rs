@@ -1,13 +1,11 @@
 //! The algebra, and the linear maps of multivectors that are equivariant under its group.
 
 use crate::{Error, Result};
-use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::ops::clifford::{
     equi_linear::{Entry, Maps},
     table_product::{Table, TableTerm},
 };
-use gradewise_kernels::{Array, DType, Device, Index};
 use std::sync::Arc;
 
 /// The algebra of a geometric network and the group it is equivariant under.
@@ -184,45 +182,6 @@ impl Space {
     }
 }
 
-impl Space {
-    fn factor(&self) -> Option<usize> {
-        if self.is_oriented {
-            return Some(self.blades() - 1);
-        }
-        (self.algebra.signature().r == 1)
-            .then(|| self.algebra.blade_of_mask(1 << (self.algebra.dimension() - 1)))?
-    }
-
-    /// Blades that contribute to ⟨x̃x⟩, with their signs.
-    pub(super) fn invariant(&self) -> (Vec<usize>, Vec<f64>) {
-        let squares = self.algebra.squared_norms().iter().enumerate();
-        squares.filter(|(_, square)| **square != 0).map(|(blade, &square)| (blade, f64::from(square))).unzip()
-    }
-
-    /// The lowest grade of products with the factor, if there is a factor.
-    pub(super) fn reached(&self) -> Option<usize> {
-        let factor = self.factor()?;
-        let grade = |(out, sign): (usize, i8)| (sign != 0).then(|| usize::from(self.algebra.grades()[out]));
-        (0..self.algebra.blade_count())
-            .filter_map(|blade| grade(self.algebra.blade_product(factor, blade)))
-            .min()
-    }
-
-    /// For each blade of the product factor·x: its source blade in x and the sign, which is 0 if there is no source.
-    pub(super) fn sources(&self) -> Option<(Vec<usize>, Vec<f64>)> {
-        let factor = self.factor()?;
-        let blades = self.algebra.blade_count();
-        let (mut sources, mut signs) = (vec![0; blades], vec![0.0; blades]);
-        for blade in 0..blades {
-            let (out, sign) = self.algebra.blade_product(factor, blade);
-            if sign != 0 {
-                (sources[out], signs[out]) = (blade, f64::from(sign));
-            }
-        }
-        Some((sources, signs))
-    }
-}
-
 impl Layout {
     fn new(algebra: &Algebra, joining: Option<usize>, is_oriented: bool) -> Result<Self> {
         let (blades, grades) = (algebra.blade_count(), algebra.grades());
@@ -267,35 +226,5 @@ impl Layout {
             regressive: Table::regressive(algebra).ordered(&order)?,
             order,
         })
-    }
-}
-
-/// Selects blades and multiplies them by signs.
-#[derive(Clone, Debug)]
-pub(super) struct Blades {
-    sources: Index,
-    signs: Tensor,
-}
-
-impl Blades {
-    /// Output `i` is `signs[i]` times blade `sources[i]`, out of `blades` blades.
-    pub fn new(
-        (sources, signs): &(Vec<usize>, Vec<f64>),
-        blades: usize,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Self> {
-        let values = Array::from_f64(signs, [signs.len(), 1, 1], dtype, device)?;
-        Ok(Self { sources: Index::new(sources, blades, device)?, signs: Tensor::new(values) })
-    }
-
-    /// `[blades, tokens, channels]` → `[sources, tokens, channels]`.
-    pub fn of(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.index_select(0, &self.sources)?.mul(&self.signs)?)
-    }
-
-    /// As [`of`](Self::of), without the signs.
-    pub fn unsigned(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.index_select(0, &self.sources)?)
     }
 }

@@ -1,23 +1,23 @@
-//! Models of a star and its planets: message passing with pair forces, and the geometric transformer.
+//! Models of a star and its planets: message passing with pair forces, and the published GATr.
 
 use super::{NBody, NBodyBatch, NBodyConfig};
 use crate::data::gravity::DURATION;
 use gradewise_autograd::{Tensor, concat};
-use gradewise_kernels::{DType, Device};
+use gradewise_kernels::{DType, Device, Shape, ops};
 use gradewise_nn::{
     Error, Module, Placement, Result, Visitor,
     geometric::{
-        AttentionSize, BlockConfig, Channels, GeometricTransformer, Space, Streams, TokenBatch,
-        TransformerConfig,
+        Channels, Space, Streams, TokenBatch,
+        gatr::{AttentionConfig, GATr, GATrConfig, JoinReference},
     },
     loss,
 };
 use serde::{Deserialize, Serialize};
 
-/// Weight of the transformer's regulariser, which keeps the weights of points at 1 and unused scalars at 0.
+/// Weight of the transformer's regulariser, which keeps the weights of points at ±1 and unused scalars at 0.
 const REGULARISER: f64 = 0.01;
-/// ε of w/(w² + ε), used to normalise points of weight w.
-const EPSILON: f64 = 1e-6;
+/// What points are divided by in place of a weight below it.
+const LEAST_WEIGHT: f64 = 1e-3;
 /// Blades of Cl(3,0,1) as bits of its generators: the weight of a point, its coordinates with their signs, the bivectors of a translation.
 const WEIGHT: u16 = 0b0111;
 const COORDINATES: [(u16, f64); 3] = [(0b1110, -1.0), (0b1101, 1.0), (0b1011, -1.0)];
@@ -28,7 +28,7 @@ gradewise_nn::choices! {
     pub enum GravityKind {
         /// Messages between all pairs in Cl(3,0), which make forces
         Messages = "messages",
-        /// The geometric transformer in Cl(3,0,1)
+        /// GATr, the published transformer in Cl(3,0,1)
         Transformer = "transformer",
     }
 }
@@ -60,6 +60,15 @@ pub struct GravityConfig {
 }
 
 impl GravityConfig {
+    /// The published settings of the transformer: one multivector and one scalar of each body, in and out.
+    pub fn gatr(&self) -> GATrConfig {
+        let (ends, hidden) = (Channels::new(1, 1), Channels::new(self.hidden, self.scalars));
+        GATrConfig {
+            attention: AttentionConfig { num_heads: self.heads, ..AttentionConfig::default() },
+            ..GATrConfig::new(self.layers, ends, hidden, ends)
+        }
+    }
+
     /// The configuration of the message-passing model.
     pub fn messages(&self) -> NBodyConfig {
         let Self { hidden, layers, substeps, kicks, softening, corrections, robust, .. } = *self;
@@ -147,12 +156,14 @@ impl Module for GravityModel {
     }
 }
 
-/// The transformer on bodies: one multivector for each, the mass (and 1) as its scalar, the position as a point, the velocity as a
-/// translation. The predicted point is normalised, and its displacement is added to the position. The model is equivariant under rotations
-/// and translations, but not under reflections: input points always have the weight 1, whereas a reflection changes the weight to −1.
+/// GATr on bodies as published: one multivector for each, the mass (and 1) as its scalar, the position as a point, the velocity as a
+/// translation, beside a scalar 0. The prediction is the point that comes out. The model is equivariant under rotations and translations, but
+/// not under reflections: input points always have the weight 1, whereas a reflection changes the weight to −1.
+///
+/// Parameters: those of the published network, under `net`.
 #[derive(Module)]
 pub struct GravityTransformer {
-    transformer: GeometricTransformer,
+    net: GATr,
     #[module(skip)]
     space: Space,
 }
@@ -163,42 +174,34 @@ impl GravityTransformer {
         placement: Placement,
         rng: &mut R,
     ) -> Result<Self> {
-        let GravityConfig { hidden, layers, scalars, heads, .. } = *config;
-        let channels = Channels::new(hidden, scalars);
-        let of_head = |all: usize| (all / heads.max(1)).max(1);
-        let attention = AttentionSize { heads, channels: Channels::new(of_head(hidden), of_head(scalars)) };
-        let config = TransformerConfig {
-            inputs: Channels::new(1, 1),
-            outputs: Channels::new(1, 1),
-            block: BlockConfig { channels, attention, hidden: channels, dropout: 0.0 },
-            blocks: layers,
-        };
-        let space = Space::projective();
-        Ok(Self { transformer: GeometricTransformer::init(&config, &space, placement, rng)?, space })
+        Ok(Self { net: GATr::init(&config.gatr(), placement, rng)?, space: Space::projective() })
     }
 
-    /// Predicted positions, and the regulariser: the mean over systems of Σ ((w − 1)² + s²) over the weights w and scalars s of the points.
+    /// Predicted positions, and the regulariser: the mean over systems of Σ ((|w| − 1)² + s²) over the weights w of points and the scalars s.
     fn outputs(&self, batch: &NBodyBatch) -> Result<(Tensor, Tensor)> {
         let nodes = batch.positions.shape()[1];
         let input = self.tokens(batch, nodes)?;
-        let output = self.transformer.forward(&input, &TokenBatch::new(batch.systems, batch.particles))?;
-        let blade = |of: &Tensor, mask: u16| {
+        let tokens = TokenBatch::new(batch.systems, batch.particles);
+        let output = self.net.forward(&input, &tokens, JoinReference::Data)?;
+        let blade = |mask: u16| {
             let index = self.blade(mask)?;
-            of.slice(0, index..index + 1)?.reshape([1, nodes]).map_err(Error::from)
+            output.multivectors.slice(0, index..index + 1)?.reshape([1, nodes]).map_err(Error::from)
         };
-        let moved = |mask: u16| {
-            Ok::<_, Error>(blade(&input.multivectors, mask)?.add(&blade(&output.multivectors, mask)?)?)
-        };
-        let weight = moved(WEIGHT)?;
-        let reciprocal = weight.div(&weight.square()?.add_scalar(EPSILON)?)?;
+        let weight = blade(WEIGHT)?;
+        // 1 where the weight is large enough to divide by.
+        let is_large = ops::add_scalar(&ops::abs(weight.array())?, -LEAST_WEIGHT)?;
+        let is_large = ops::clamp(&ops::sign(&is_large)?, 0.0, 1.0)?;
+        let least = Tensor::full(Shape::scalar(), LEAST_WEIGHT, weight.dtype(), &weight.device())?;
+        let reciprocal = weight.select(&is_large, &least)?.recip()?;
         let coordinate =
-            |(mask, sign): (u16, f64)| Ok::<_, Error>(moved(mask)?.mul_scalar(sign)?.mul(&reciprocal)?);
+            |(mask, sign): (u16, f64)| Ok::<_, Error>(blade(mask)?.mul_scalar(sign)?.mul(&reciprocal)?);
         let [x, y, z] = COORDINATES.map(coordinate);
         let relative = concat(&[&x?, &y?, &z?], 0)?;
+        // The network sees positions relative to the mean of the system.
         let before = batch.features.slice(0, 1..4)?.slice(2, 1..2)?.reshape([3, nodes])?;
         let positions = batch.positions.add(&relative.sub(&before)?)?;
-        let scalar = blade(&output.multivectors, 0)?.square()?;
-        let excess = weight.add_scalar(-1.0)?.square()?.add(&scalar)?.mean_all()?;
+        let scalars = output.scalars.reshape([1, nodes])?.square()?;
+        let excess = weight.abs()?.add_scalar(-1.0)?.square()?.add(&scalars)?.mean_all()?;
         Ok((positions, excess.mul_scalar(batch.particles as f64)?))
     }
 
@@ -219,7 +222,7 @@ impl GravityTransformer {
             blades[self.blade(translation)?] = row(1 + axis, 2)?.mul_scalar(0.5)?;
         }
         let multivectors = concat(&blades.iter().collect::<Vec<_>>(), 0)?;
-        Streams::new(multivectors, mass.reshape([nodes, 1])?)
+        Streams::new(multivectors, constant(0.0)?.reshape([nodes, 1])?)
     }
 
     fn blade(&self, mask: u16) -> Result<usize> {

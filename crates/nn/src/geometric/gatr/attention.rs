@@ -67,7 +67,7 @@ impl SelfAttention {
         })
     }
 
-    /// The attention output for each token of `x`; `additional` as queries and keys were told at [`init`](Self::init).
+    /// The attention output for each token of `x`; `additional` are the further channels of queries and keys, if there are some.
     ///
     /// # Errors
     /// Channels or tokens that differ from the configured ones; heads that are too large for the device.

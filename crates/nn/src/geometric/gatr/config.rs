@@ -155,3 +155,62 @@ impl GATrConfig {
         ]
     }
 }
+
+/// Settings of an [`AxialGATr`](super::AxialGATr).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AxialGATrConfig {
+    /// Multivectors of the input.
+    pub in_mv_channels: usize,
+    /// Multivectors of the output.
+    pub out_mv_channels: usize,
+    /// Multivectors within.
+    pub hidden_mv_channels: usize,
+    /// Scalars of the input, 0 for none.
+    #[serde(default)]
+    pub in_s_channels: usize,
+    /// Scalars of the output, 0 for none.
+    #[serde(default)]
+    pub out_s_channels: usize,
+    /// Scalars within, at least 1.
+    pub hidden_s_channels: usize,
+    /// Attention; whether there are positions is said for each axis by `pos_encodings`.
+    #[serde(default)]
+    pub attention: AttentionConfig,
+    /// The layers behind attention.
+    #[serde(default)]
+    pub mlp: MlpConfig,
+    /// Blocks.
+    #[serde(default = "twenty")]
+    pub num_blocks: usize,
+    /// Whether tokens are told apart by their number along the first and along the second axis.
+    #[serde(default)]
+    pub pos_encodings: [bool; 2],
+}
+
+const fn twenty() -> usize {
+    20
+}
+
+impl AxialGATrConfig {
+    /// The settings of the block of this number: even ones attend along the second axis, odd ones along the first.
+    pub(super) fn block(&self, number: usize) -> GATrConfig {
+        GATrConfig {
+            in_mv_channels: self.in_mv_channels,
+            out_mv_channels: self.out_mv_channels,
+            hidden_mv_channels: self.hidden_mv_channels,
+            in_s_channels: self.in_s_channels,
+            out_s_channels: self.out_s_channels,
+            hidden_s_channels: self.hidden_s_channels,
+            attention: AttentionConfig {
+                pos_encoding: self.pos_encodings[(number + 1) % 2],
+                ..self.attention
+            },
+            mlp: self.mlp,
+            num_blocks: self.num_blocks,
+            reinsert_mv_channels: Vec::new(),
+            reinsert_s_channels: Vec::new(),
+            dropout_prob: None,
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! Settings are written and read as the arguments of its constructors.
 
 mod attention;
+mod axial;
 mod block;
 mod config;
 mod mlp;
@@ -10,7 +11,8 @@ mod network;
 mod rotary;
 
 pub use attention::SelfAttention;
+pub use axial::{AxialGATr, AxialTokens};
 pub use block::GATrBlock;
-pub use config::{AttentionConfig, GATrConfig, MlpConfig};
+pub use config::{AttentionConfig, AxialGATrConfig, GATrConfig, MlpConfig};
 pub use mlp::{GeoMlp, GeometricBilinear};
 pub use network::{GATr, JoinReference};

@@ -22,6 +22,29 @@ pub enum JoinReference<'a> {
     Weights(&'a Tensor),
 }
 
+impl JoinReference<'_> {
+    /// What the joins of each token are multiplied by, `[1, tokens]`; `None` for 1.
+    pub(super) fn rows(self, space: &Space, x: &Streams, tokens: &TokenBatch) -> Result<Option<Tensor>> {
+        let rows = x.tokens();
+        match self {
+            Self::Canonical => Ok(None),
+            Self::Data => match tokens.reference(space, x)? {
+                Some(weights) => Ok(Some(weights.reshape([1, rows])?)),
+                None => Ok(None),
+            },
+            Self::Weights(weights) if weights.shape().dims() == [rows] => {
+                Ok(Some(weights.reshape([1, rows])?))
+            }
+            Self::Weights(weights) => Err(Error::Argument {
+                operation: "GATr",
+                argument: "reference",
+                actual: weights.shape().to_string(),
+                expected: format!("[{rows}], a number for each token"),
+            }),
+        }
+    }
+}
+
 /// GATr: a linear map, blocks, and a linear map. It is equivariant under rotations, reflections and translations, and without positions
 /// under permutations of the tokens of a set. Multivectors are those of this library's Cl(3,0,1), as in [`gradewise_core::pga3`].
 ///
@@ -95,24 +118,7 @@ impl GATr {
     pub fn forward(&self, x: &Streams, tokens: &TokenBatch, reference: JoinReference<'_>) -> Result<Streams> {
         tokens.check(x)?;
         let input = FeaturePlanes::new(&self.space, x)?;
-        let rows = input.rows();
-        let reference = match reference {
-            JoinReference::Canonical => None,
-            JoinReference::Data => {
-                tokens.reference(&self.space, x)?.map(|w| w.reshape([1, rows])).transpose()?
-            }
-            JoinReference::Weights(weights) if weights.shape().dims() == [rows] => {
-                Some(weights.reshape([1, rows])?)
-            }
-            JoinReference::Weights(weights) => {
-                return Err(Error::Argument {
-                    operation: "GATr",
-                    argument: "reference",
-                    actual: weights.shape().to_string(),
-                    expected: format!("[{rows}], a number for each token"),
-                });
-            }
-        };
+        let reference = reference.rows(&self.space, x, tokens)?;
         let select =
             |[multivectors, scalars]: &[Vec<usize>; 2]| input.select(&self.space, multivectors, scalars);
         let additional = self.reinserted.as_ref().map(select).transpose()?;
