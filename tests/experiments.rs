@@ -266,6 +266,35 @@ fn jets() {
     assert!(asymmetry < 1e-7, "{asymmetry:e}");
 }
 
+/// The published transformers; they resume like any other model.
+#[test]
+fn jets_by_transformers() {
+    for kind in ["lgatr", "slim"] {
+        let model = format!("model.kind={kind} model.hidden=4 model.scalars=8 model.layers=2 model.heads=2");
+        let settings = format!(
+            "{model} data.train=256 data.valid=16 data.test=200 data.particles=8 train.batch_size=16 train.steps=120 train.lr=1e-2"
+        );
+        let (first, last, record) = train("lorentz", &settings);
+        assert!(last < 0.9 * first, "{kind}: loss {first} -> {last}");
+        assert!(record["test_auc"].as_f64().unwrap() > 0.7, "{kind}: {record}");
+        let asymmetry = record["asymmetry"].as_f64().unwrap();
+        assert!(asymmetry < 1e-7, "{kind}: {asymmetry:e}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        let short = format!(
+            "{model} data.train=32 data.valid=8 data.test=8 data.particles=5 train.batch_size=8 train.checkpoint_every=2 \
+             train.eval_every=0 train.schedule=constant"
+        );
+        gradewise(here, &format!("train lorentz {short} train.steps=6 --out whole"));
+        gradewise(here, &format!("train lorentz {short} train.steps=4 --out run"));
+        gradewise(here, "train lorentz --resume run train.steps=6");
+        let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+        assert_eq!(bytes("whole"), bytes("run"), "{kind}");
+        gradewise(here, "symmetry --checkpoint run/checkpoint.safetensors");
+    }
+}
+
 #[test]
 fn forces() {
     check(

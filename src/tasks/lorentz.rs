@@ -2,13 +2,14 @@
 
 use gradewise_core::Signature;
 use gradewise_nn::{
+    geometric::Channels,
     metrics::Ranking,
     symmetry::{Isometry, relative_distance},
 };
 use gradewise_runner::prelude::*;
 use gradewise_zoo::{
     data::jets::JetSets,
-    models::{JetTagger, JetTaggerConfig},
+    models::{JetKind, JetTagger, JetTaggerConfig},
 };
 use serde::{Deserialize, Serialize};
 
@@ -60,11 +61,12 @@ impl Task for Lorentz {
     const EXAMPLES: &'static str = "\
 gradewise train lorentz
 gradewise train lorentz --preset full --device cuda
+gradewise train lorentz model.kind=lgatr                    the published L-GATr; slim for L-GATr-slim
 gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.particles=32    train.h5, val.h5, test.h5";
     const TITLE: &'static str = "three-prong against one-prong jets";
     const LOSS: &'static str = "cross-entropy";
     const DECIDES: &'static str = "cross_entropy";
-    const GROUP: &'static str = "boosts, rotations and reflections of space and time";
+    const GROUP: &'static str = "boosts, rotations and (but of lgatr) reflections of space and time";
     const PRESETS: &'static [Preset] = &[
         Preset::QUICK,
         Preset {
@@ -110,13 +112,26 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
             checkpoint_every: 512,
             ..Train::default()
         };
-        let model = JetTaggerConfig { hidden: 8, layers: 2, units: 64 };
+        let model = JetTaggerConfig {
+            kind: JetKind::Messages,
+            hidden: 8,
+            layers: 2,
+            units: 64,
+            scalars: 16,
+            heads: 4,
+        };
         Config { data, model, train, runtime: Runtime::default() }
     }
 
     fn check_model(config: &JetTaggerConfig) -> Result<(), ConfigError> {
-        let JetTaggerConfig { hidden, layers, units } = *config;
-        at_least_one(&[("model.hidden", hidden), ("model.layers", layers), ("model.units", units)])
+        let JetTaggerConfig { kind: _, hidden, layers, units, scalars, heads } = *config;
+        at_least_one(&[
+            ("model.hidden", hidden),
+            ("model.layers", layers),
+            ("model.units", units),
+            ("model.scalars", scalars),
+            ("model.heads", heads),
+        ])
     }
 
     fn load(config: &JetSource, split: Split) -> Result<JetSets> {
@@ -138,9 +153,32 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
     }
 
     fn fits(config: &JetTaggerConfig, weights: &TensorFile) -> bool {
-        width(weights, "embedding.weight") == Some(config.hidden)
-            && has(weights, &format!("layers.{}.", config.layers - 1))
-            && width(weights, "classifier.0.weight") == Some(config.units)
+        let shape = |name: &str| weights.get(name).map(|tensor| tensor.shape().to_vec()).unwrap_or_default();
+        let first = |name: &str| shape(name).first().copied();
+        let last = |prefix: &str| has(weights, &format!("{prefix}.{}.", config.layers - 1));
+        match config.kind {
+            JetKind::Messages => {
+                width(weights, "embedding.weight") == Some(config.hidden)
+                    && last("layers")
+                    && width(weights, "classifier.0.weight") == Some(config.units)
+            }
+            JetKind::LGATr => {
+                let hidden = Channels::new(config.hidden, config.scalars);
+                let of_head = config.lgatr().attention.of_head(hidden).ok();
+                let together = of_head.and_then(|of_head| config.heads.checked_mul(of_head.multivectors));
+                first("net.linear_in.weight") == Some(config.hidden)
+                    && first("net.linear_in.mvs2s.weight") == Some(config.scalars)
+                    && shape("net.blocks.0.attention.out_linear.weight").get(1).copied() == together
+                    && last("net.blocks")
+            }
+            JetKind::Slim => {
+                let together = config.heads.checked_mul((config.hidden / config.heads.max(1)).max(1));
+                first("net.linear_in.weight_v") == Some(config.hidden)
+                    && first("net.linear_in.linear_s.weight") == Some(config.scalars)
+                    && width(weights, "net.blocks.0.attention.linear_out.weight_v") == together
+                    && last("net.blocks")
+            }
+        }
     }
 
     fn loss(model: &JetTagger, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor> {
@@ -183,6 +221,9 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
         let plain = scores(model, &data, placement)?;
         let mut worst = 0f64;
         for reflections in 1..=4 {
+            if reflections % 2 == 1 && !model.admits_reflections() {
+                continue;
+            }
             let isometry = Isometry::random(Signature::STA, reflections, rng)?;
             let moved = scores(model, &data.clone().moved(&isometry)?, placement)?;
             worst = worst.max(relative_distance(&moved, &plain));

@@ -1,6 +1,6 @@
-//! A tagger of jets in the space-time algebra Cl(1,3).
+//! Messages between the particles of a jet, in the space-time algebra Cl(1,3).
 
-use super::MessagePassing;
+use super::{super::MessagePassing, JetTaggerConfig};
 use crate::data::jets::JetBatch;
 use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Signature};
@@ -8,31 +8,17 @@ use gradewise_nn::{
     Module, Placement, Result,
     data::Edges,
     layers::{Activation, Layer, Linear, MvLinear, Sequential},
-    loss,
     quadratic::QuadraticForm,
 };
-use serde::{Deserialize, Serialize};
 
 const CHANNELS: usize = crate::data::jets::CHANNELS;
-
-/// Sizes of the tagger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JetTaggerConfig {
-    /// Multivector features per particle.
-    pub hidden: usize,
-    /// Rounds of messages.
-    pub layers: usize,
-    /// Units of the classifier's hidden layer.
-    pub units: usize,
-}
 
 /// Rounds of messages between all particles of a jet, the invariants of their features averaged over the jet, and a perceptron: similar to
 /// Ruhe et al. (2023, arXiv:2305.11141) and LorentzNet (Gong et al. 2022, arXiv:2201.08187), smaller than either.
 ///
 /// The logits are invariant under all of O(1,3), boosts included: there are no reference vectors such as beams.
 #[derive(Module)]
-pub struct JetTagger {
+pub struct JetMessages {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     classifier: Sequential,
@@ -40,7 +26,7 @@ pub struct JetTagger {
     form: QuadraticForm,
 }
 
-impl JetTagger {
+impl JetMessages {
     /// Draws the parameters.
     ///
     /// # Errors
@@ -51,7 +37,7 @@ impl JetTagger {
         rng: &mut R,
     ) -> Result<Self> {
         let placement = &placement.into();
-        let JetTaggerConfig { hidden, layers, units } = *config;
+        let JetTaggerConfig { hidden, layers, units, .. } = *config;
         let signature = Signature::STA;
         let algebra = Algebra::new(signature)?;
         Ok(Self {
@@ -92,13 +78,5 @@ impl JetTagger {
         let roots = forms.div(&forms.square()?.add_scalar(1.0)?.sqrt()?.sqrt()?)?;
         let grades = roots.shape()[0];
         Ok(gradewise_autograd::concat(&[&h.slice(0, 0..1)?, &roots.slice(0, 1..grades)?], 0)?)
-    }
-
-    /// Mean cross-entropy of the classes.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    pub fn loss(&self, batch: &JetBatch) -> Result<Tensor> {
-        loss::cross_entropy(&self.forward(batch)?, &batch.target)
     }
 }

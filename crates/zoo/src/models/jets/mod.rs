@@ -1,0 +1,147 @@
+//! Taggers of jets: message passing in the space-time algebra Cl(1,3), and the published Lorentz-equivariant transformers.
+
+mod messages;
+mod transformer;
+
+pub use messages::JetMessages;
+pub use transformer::{JetLGATr, JetSlim};
+
+use crate::data::jets::JetBatch;
+use gradewise_autograd::Tensor;
+use gradewise_nn::{
+    Module, Placement, Result, Visitor,
+    geometric::{
+        Channels,
+        lgatr::{AttentionConfig, LGATrConfig},
+        slim::{LGATrSlimConfig, VectorChannels},
+    },
+    loss,
+};
+use serde::{Deserialize, Serialize};
+
+gradewise_nn::choices! {
+    /// The kind of tagger.
+    pub enum JetKind {
+        /// Messages between all particles in Cl(1,3), and their invariants
+        Messages = "messages",
+        /// L-GATr, the published transformer of multivectors
+        LGATr = "lgatr",
+        /// L-GATr-slim, the published transformer of vectors and scalars
+        Slim = "slim",
+    }
+}
+
+/// Sizes of the tagger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JetTaggerConfig {
+    /// Which model.
+    #[serde(default = "messages")]
+    pub kind: JetKind,
+    /// Multivectors of a particle, or vectors (slim).
+    pub hidden: usize,
+    /// Rounds of messages, or blocks.
+    pub layers: usize,
+    /// Units of the classifier's hidden layer; only for messages.
+    pub units: usize,
+    /// Scalars of a particle; only for transformers.
+    #[serde(default = "sixteen")]
+    pub scalars: usize,
+    /// Attention heads; only for transformers.
+    #[serde(default = "four")]
+    pub heads: usize,
+}
+
+// The defaults for configurations written before there were transformers.
+const fn messages() -> JetKind {
+    JetKind::Messages
+}
+
+const fn sixteen() -> usize {
+    16
+}
+
+const fn four() -> usize {
+    4
+}
+
+impl JetTaggerConfig {
+    /// The published settings of the tagger's L-GATr: two vectors and two scalars of each particle become the scalar part of one multivector.
+    pub fn lgatr(&self) -> LGATrConfig {
+        let (inputs, outputs) = (Channels::new(2, 2), Channels::new(1, 0));
+        LGATrConfig {
+            attention: AttentionConfig { num_heads: self.heads, ..AttentionConfig::default() },
+            ..LGATrConfig::new(self.layers, inputs, Channels::new(self.hidden, self.scalars), outputs)
+        }
+    }
+
+    /// The published settings of the tagger's L-GATr-slim: two vectors and two scalars of each particle become one scalar.
+    pub fn slim(&self) -> LGATrSlimConfig {
+        let hidden = VectorChannels::new(self.hidden, self.scalars);
+        let channels = [VectorChannels::new(2, 2), hidden, VectorChannels::new(0, 1)];
+        LGATrSlimConfig::new(self.layers, channels, self.heads)
+    }
+}
+
+/// A tagger of jets.
+pub enum JetTagger {
+    /// Messages between all particles.
+    Messages(JetMessages),
+    /// L-GATr.
+    LGATr(Box<JetLGATr>),
+    /// L-GATr-slim.
+    Slim(JetSlim),
+}
+
+impl JetTagger {
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        config: &JetTaggerConfig,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        Ok(match config.kind {
+            JetKind::Messages => Self::Messages(JetMessages::init(config, placement, rng)?),
+            JetKind::LGATr => Self::LGATr(Box::new(JetLGATr::init(config, placement, rng)?)),
+            JetKind::Slim => Self::Slim(JetSlim::init(config, placement, rng)?),
+        })
+    }
+
+    /// Logits of the classes, `[jets, 2]`.
+    ///
+    /// # Errors
+    /// A batch of another dtype or device than the parameters.
+    pub fn forward(&self, batch: &JetBatch) -> Result<Tensor> {
+        match self {
+            Self::Messages(model) => model.forward(batch),
+            Self::LGATr(model) => model.forward(batch),
+            Self::Slim(model) => model.forward(batch),
+        }
+    }
+
+    /// Mean cross-entropy of the classes.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn loss(&self, batch: &JetBatch) -> Result<Tensor> {
+        loss::cross_entropy(&self.forward(batch)?, &batch.target)
+    }
+
+    /// Whether reflections leave the logits alone too. L-GATr sees orientation, as published.
+    pub const fn admits_reflections(&self) -> bool {
+        !matches!(self, Self::LGATr(_))
+    }
+}
+
+impl Module for JetTagger {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        match self {
+            Self::Messages(model) => model.visit(visitor),
+            Self::LGATr(model) => model.visit(visitor),
+            Self::Slim(model) => model.visit(visitor),
+        }
+    }
+}
