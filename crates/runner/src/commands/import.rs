@@ -6,7 +6,7 @@ use gradewise_nn::{
     checkpoint::{Checkpoint, TensorFile},
     choice::Choice,
 };
-use gradewise_zoo::published::{self, Account, Library, PublishedModel};
+use gradewise_zoo::published::{self, Account, Library, PublishedModel, Settings};
 use std::path::{Path, PathBuf};
 
 /// Make a checkpoint of the weights of a published model.
@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 Examples:
   gradewise import state_dict.safetensors --from cgenn --out checkpoint.safetensors
   gradewise eval --checkpoint checkpoint.safetensors
-  gradewise import layers.safetensors --from flash-clifford --model layer --out layers-here.safetensors")]
+  gradewise import layers.safetensors --from flash-clifford --model layer --out layers-here.safetensors
+  gradewise import lgatr.safetensors --from lgatr --model lgatr --out lgatr-here.safetensors attention.num_heads=8")]
 pub struct Import {
     /// The published weights.
     #[arg(value_name = "FILE")]
@@ -36,13 +37,18 @@ pub struct Import {
     /// Replace whatever file --out names.
     #[arg(long)]
     pub overwrite: bool,
+    /// Arguments of the published constructor that do not show in the weights (lgatr, gatr): the error says which are missing.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
 }
 
 impl Command for Import {
     const NAME: &'static str = "import";
 
     fn run(&self, _: &Program) -> Result<()> {
-        let (checkpoint, account) = published::import(&TensorFile::read(&self.file)?, self.from, self.model)?;
+        let settings = Settings::parse(&self.settings)?;
+        let file = TensorFile::read(&self.file)?;
+        let (checkpoint, account) = published::import_with(&file, self.from, self.model, &settings)?;
         Target::new("--out", &self.out, self.overwrite)
             .require_free(&[&self.file], |path| is_import_of(path, &checkpoint.metadata.model))?;
         checkpoint.write(&self.out)?;

@@ -18,6 +18,10 @@
 mod cgenn;
 mod cliffordlayers;
 mod flash;
+mod settings;
+mod transformers;
+
+pub use settings::Settings;
 
 use gradewise_nn::{
     Error, Result,
@@ -34,13 +38,17 @@ gradewise_nn::choices! {
         FlashClifford = "flash-clifford",
         /// Clifford neural layers and geometric Clifford algebra networks for fields (Brandstetter et al. 2022, Ruhe et al. 2023)
         CliffordLayers = "cliffordlayers",
+        /// The Lorentz-equivariant transformers of multivectors and of vectors (Spinner et al. 2024, Petitjean et al. 2025)
+        Lgatr = "lgatr",
+        /// The geometric algebra transformer of points (Brehmer et al. 2023)
+        Gatr = "gatr",
     }
 }
 
 gradewise_nn::choices! {
     /// A published model.
     pub enum PublishedModel {
-        /// NBodyCGGNN of cgenn: the task `nbody`
+        /// NBodyCGGNN of cgenn: the task `nbody`; NBodyGATrWrapper of gatr: the task `gravity`
         NBody = "nbody",
         /// One or several layers of flash-clifford, under any names: nn::layers::CliffordLayer
         Layer = "layer",
@@ -52,6 +60,16 @@ gradewise_nn::choices! {
         G3ResNet = "g3-resnet",
         /// CliffordG3UNet2d of cliffordlayers: nn::fields::G3UNet
         G3UNet = "g3-unet",
+        /// LGATr of lgatr: nn::geometric::lgatr::LGATr
+        LGATr = "lgatr",
+        /// ConditionalLGATr of lgatr: nn::geometric::lgatr::ConditionalLGATr
+        Conditional = "lgatr-conditional",
+        /// LGATrSlim of lgatr: nn::geometric::slim::LGATrSlim
+        Slim = "lgatr-slim",
+        /// LGATr or LGATrSlim of lgatr with the channels of the task `lorentz`
+        Tagger = "tagger",
+        /// GATr of gatr: nn::geometric::gatr::GATr
+        GATr = "gatr",
     }
 }
 
@@ -140,15 +158,33 @@ impl Layout {
 ///
 /// Names that all begin with the prefix of a wrapper ([`TensorFile::wrapping`]) are read without it.
 pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result<(Checkpoint, Account)> {
+    import_with(file, from, model, &Settings::default())
+}
+
+/// As [`import`], with settings of the published constructor that do not show in the weights.
+///
+/// # Errors
+/// As [`import`]; [`Error::Published`] for settings that the model does not have, that are missing, or that do not fit the weights.
+pub fn import_with(
+    file: &TensorFile,
+    from: Library,
+    model: PublishedModel,
+    settings: &Settings,
+) -> Result<(Checkpoint, Account)> {
     // Layers have names of the user's own.
     let wrapping = file.wrapping().filter(|_| model != PublishedModel::Layer);
-    let Some(prefix) = wrapping else { return import_named(file, from, model) };
-    let (checkpoint, account) = import_named(&file.without_prefix(&prefix), from, model)?;
+    let Some(prefix) = wrapping else { return import_named(file, from, model, settings) };
+    let (checkpoint, account) = import_named(&file.without_prefix(&prefix), from, model, settings)?;
     Ok((checkpoint, Account { prefix: Some(prefix), ..account }))
 }
 
-/// As [`import`], of a file whose names are those of the model.
-fn import_named(file: &TensorFile, from: Library, model: PublishedModel) -> Result<(Checkpoint, Account)> {
+/// As [`import_with`], of a file whose names are those of the model.
+fn import_named(
+    file: &TensorFile,
+    from: Library,
+    model: PublishedModel,
+    settings: &Settings,
+) -> Result<(Checkpoint, Account)> {
     const OPERATION: &str = "import";
     let refused = |reason: String, missing: Vec<String>, unused: Vec<String>| Error::Published {
         operation: OPERATION,
@@ -157,6 +193,11 @@ fn import_named(file: &TensorFile, from: Library, model: PublishedModel) -> Resu
         missing,
         unused,
     };
+    let takes_settings = matches!(from, Library::Lgatr | Library::Gatr);
+    if let Some(key) = settings.first_key().filter(|_| !takes_settings) {
+        let reason = format!("models of {} take no settings, and `{key}` is given", name(from));
+        return Err(refused(reason, Vec::new(), Vec::new()));
+    }
     let layout = match (from, model) {
         (Library::Cgenn, PublishedModel::NBody) => cgenn::published(file),
         (Library::FlashClifford, PublishedModel::Layer) => flash::published(file),
@@ -167,6 +208,16 @@ fn import_named(file: &TensorFile, from: Library, model: PublishedModel) -> Resu
             | PublishedModel::G3ResNet
             | PublishedModel::G3UNet,
         ) => cliffordlayers::published(file, model),
+        (
+            Library::Lgatr,
+            PublishedModel::LGATr
+            | PublishedModel::Conditional
+            | PublishedModel::Slim
+            | PublishedModel::Tagger,
+        )
+        | (Library::Gatr, PublishedModel::GATr | PublishedModel::NBody) => {
+            transformers::published(file, model, settings)
+        }
         _ => {
             let reason = format!("{} has no model `{}`", name(from), name(model));
             return Err(refused(reason, Vec::new(), Vec::new()));
@@ -267,6 +318,8 @@ pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Accou
         Library::Cgenn => cgenn::of_checkpoint(checkpoint),
         Library::FlashClifford => flash::of_checkpoint(checkpoint),
         Library::CliffordLayers => cliffordlayers::of_checkpoint(checkpoint),
+        Library::Lgatr => transformers::lgatr_of_checkpoint(checkpoint),
+        Library::Gatr => transformers::gatr_of_checkpoint(checkpoint),
     };
     let layout = layout.map_err(|reason| refused(reason, Vec::new(), Vec::new()))?;
     let averaged = checkpoint.tensors.section("ema").next().is_some();
