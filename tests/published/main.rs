@@ -7,6 +7,7 @@
 mod fields;
 #[path = "../common/program.rs"]
 mod program;
+mod transformers;
 
 use gradewise_core::DType;
 use gradewise_kernels::Device;

@@ -27,7 +27,9 @@ fn networks(rng: &mut ChaCha8Rng) -> Vec<(&'static str, Box<dyn Module>, Forward
     let tokens = || TokenBatch::padded(&[3, 2], 3, place()).unwrap();
     let attention = lgatr::AttentionConfig { num_heads: 2, ..lgatr::AttentionConfig::default() };
     let mlp = lgatr::MlpConfig { mlp_ratio: 1, ..lgatr::MlpConfig::default() };
-    let config = LGATrConfig { attention, mlp, ..LGATrConfig::new(1, inputs, hidden, outputs) };
+    let reinsert_s_channels = vec![0];
+    let config =
+        LGATrConfig { attention, mlp, reinsert_s_channels, ..LGATrConfig::new(1, inputs, hidden, outputs) };
     let lgatr = |space: Space, rng: &mut ChaCha8Rng| {
         let model = std::sync::Arc::new(LGATr::init_in(&space, &config, place(), rng).unwrap());
         let (module, tokens) = (std::sync::Arc::clone(&model), tokens());

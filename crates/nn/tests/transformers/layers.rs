@@ -6,7 +6,7 @@ use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Module, Placement,
     geometric::{
-        Channels, EquiLinear, FeaturePlanes, GradeDropout, Space, Streams, TokenBatch,
+        Channels, EquiLinear, FeaturePlanes, GradeDropout, Initialization, Space, Streams, TokenBatch,
         gatr::{AttentionConfig, SelfAttention},
     },
 };
@@ -52,6 +52,35 @@ fn every_equivariant_map_is_there_once() {
             found.extend(y.iter().filter(|value| **value != 0.0).map(|value| value.abs().to_bits()));
         }
         assert_eq!(found.len(), maps, "{}", space.algebra().signature());
+    }
+}
+
+/// Uniform, with the published bounds.
+#[test]
+fn initial_values_are_those_of_the_published_packages() {
+    let (from, to) = (Channels::new(50, 32), Channels::new(20, 30));
+    for (space, first, bias) in [(Space::space_time(), 100f64, 82f64), (Space::projective(), 50.0, 82.0)] {
+        let map = EquiLinear::new(from, to, &space).initialization(Initialization::AlmostUnitScalar);
+        let map = map.init(place(), &mut rng()).unwrap();
+        let values = |wanted: &str| {
+            let parameters = map.named_parameters();
+            let (_, parameter) = parameters.iter().find(|(name, _)| name == wanted).unwrap();
+            parameter.array().to_f64_vec().unwrap()
+        };
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, |most: f64, x| most.max(x.abs()));
+        let near = |found: f64, bound: f64| found <= bound && found > 0.95 * bound;
+        let (weight, maps) = (values("weight"), space.map_count());
+        let of_map = |map: usize| most(&mut weight.iter().skip(map).step_by(maps).copied());
+        // Multivectors have half of the deviation; scalars and multivectors share the variance of scalar parts in space-time.
+        assert!(near(of_map(0), 0.5 / first.sqrt()), "{}", of_map(0));
+        let second = if space.has_points() { 2.0 } else { 1.0 };
+        assert!(near(of_map(1), 0.5 * second / 50f64.sqrt()), "{}", of_map(1));
+        assert!(near(most(&mut values("s2mvs.weight").into_iter()), 0.5 / 64f64.sqrt()));
+        let around_one = most(&mut values("s2mvs.bias").into_iter().map(|x| x - 1.0));
+        assert!(around_one <= 1.0 / bias.sqrt() && around_one > 0.7 / bias.sqrt(), "{around_one}");
+        let mixed = if space.is_oriented() { 2.0 } else { 1.0 };
+        assert!(near(most(&mut values("mvs2s.weight").into_iter()), 1.0 / (mixed * 100f64).sqrt()));
+        assert!(near(most(&mut values("s2s.weight").into_iter()), 1.0 / 64f64.sqrt()));
     }
 }
 
