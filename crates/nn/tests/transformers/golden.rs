@@ -11,7 +11,7 @@ use gradewise_nn::{
         Channels, EquiLinear, FeaturePlanes, Streams, TokenBatch,
         gatr::{AxialGATr, AxialGATrConfig, AxialTokens, GATr, GATrConfig, JoinReference},
         lgatr::{ConditionalLGATr, ConditionalLGATrConfig, LGATr, LGATrConfig, PrimitivesConfig},
-        slim::{LGATrSlim, LGATrSlimConfig, VectorStreams},
+        slim::{ConditionalLGATrSlim, ConditionalLGATrSlimConfig, LGATrSlim, LGATrSlimConfig, VectorStreams},
     },
 };
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -159,6 +159,17 @@ impl Case {
                     Streams::new(y.vectors, y.scalars).unwrap()
                 })
             }
+            "ConditionalLGATrSlim" => {
+                let config: ConditionalLGATrSlimConfig = serde_json::from_str(arguments).unwrap();
+                let keys = self.tokens("_cond");
+                let model = ConditionalLGATrSlim::init(&config, &placement, &mut rng).unwrap();
+                shared(model, move |model, x| {
+                    let of = |x: &Streams| VectorStreams::new(x.multivectors.clone(), x.scalars.clone());
+                    let (condition, x) = (of(&x[1]).unwrap(), of(&x[0]).unwrap());
+                    let y = model.forward((&x, &tokens), (&condition, &keys)).unwrap();
+                    Streams::new(y.vectors, y.scalars).unwrap()
+                })
+            }
             "EquiLinear" => {
                 let given: serde_json::Value = serde_json::from_str(arguments).unwrap();
                 let size = |name: &str| given[name].as_u64().unwrap() as usize;
@@ -228,7 +239,7 @@ fn each(check: impl Fn(&str, &dyn Fn(DType, bool) -> Values, &TensorFile)) {
         };
         check(&name, &run, &file);
     }
-    assert_eq!(seen, 17, "golden files");
+    assert_eq!(seen, 18, "golden files");
 }
 
 #[test]

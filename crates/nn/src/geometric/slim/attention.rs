@@ -10,6 +10,81 @@ use super::{
 use crate::{Module, Placement, Result, error::at_least_one};
 use gradewise_autograd::{Tensor, concat};
 
+/// Heads of an attention of vectors and scalars.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    of_head: VectorChannels,
+    count: usize,
+}
+
+impl Heads {
+    /// For queries made of `channels`: channels of all heads together are `ratio` times those, and a head has at least one vector and four
+    /// scalars.
+    pub fn new(channels: VectorChannels, (count, ratio): (usize, usize)) -> Result<Self> {
+        at_least_one("SlimSelfAttention", &[("num_heads", count), ("attn_ratio", ratio)])?;
+        let share = |channels: usize, least: usize| (ratio * channels / count).max(least);
+        let of_head = VectorChannels::new(share(channels.vectors, 1), share(channels.scalars, 4));
+        Ok(Self { of_head, count })
+    }
+
+    /// The channels of `groups` of all heads.
+    pub fn together(self, groups: usize) -> VectorChannels {
+        let each = groups * self.count;
+        VectorChannels::new(each * self.of_head.vectors, each * self.of_head.scalars)
+    }
+
+    /// Each group as `[batch, heads, tokens, 4 · vectors + scalars]`, normalised; vectors of the group `query` with the signs of the metric, so
+    /// that dot products with the others are products of vectors.
+    pub fn split(
+        self,
+        x: &VectorStreams,
+        tokens: &TokenBatch,
+        groups: usize,
+        query: Option<usize>,
+    ) -> Result<Vec<Tensor>> {
+        let (batch, items) = tokens.sizes();
+        let Self { of_head: VectorChannels { vectors, scalars }, count: heads } = self;
+        // Channels are (groups, channels of a head, heads).
+        let v = x.vectors.reshape([4, batch, items, groups, vectors, heads])?;
+        let s = x.scalars.reshape([1, batch, items, groups, scalars, heads])?;
+        let total = interval(&v, &v)?.abs()?.sum(&[4], true)?.add(&s.square()?.sum(&[4], true)?)?;
+        let mean = total.mul_scalar(((vectors + scalars) as f64).recip())?;
+        let scale = mean.add_scalar(EPSILON)?.rsqrt()?;
+        let (v, s) = (v.mul(&scale)?, s.mul(&scale)?);
+        let rows = |x: &Tensor, components: usize, channels: usize| -> Result<Tensor> {
+            let turned = x.permute(&[3, 1, 5, 2, 0, 4])?.contiguous()?;
+            Ok(turned.reshape([batch, heads, items, components * channels])?)
+        };
+        let of_group = |group: usize| -> Result<Tensor> {
+            let mut v = v.slice(3, group..group + 1)?;
+            if query == Some(group) {
+                v = v.mul(&metric(&v, 6)?)?;
+            }
+            Ok(concat(&[&rows(&v, 4, vectors)?, &rows(&s.slice(3, group..group + 1)?, 1, scalars)?], 3)?)
+        };
+        (0..groups).map(of_group).collect()
+    }
+
+    /// The results of queries, keys and values, the heads' channels one after the other; `keys` are the tokens of the keys.
+    pub fn attend(self, heads: [&Tensor; 3], keys: &TokenBatch) -> Result<VectorStreams> {
+        let h = attend(heads, keys)?;
+        let (batch, count, items) = (h.shape()[0], self.count, h.shape()[2]);
+        let VectorChannels { vectors, scalars } = self.of_head;
+        let split = 4 * vectors;
+        let of_vectors = h.slice(3, 0..split)?.reshape([batch, count, items, 4, vectors])?;
+        let of_vectors = of_vectors.permute(&[3, 0, 2, 1, 4])?.contiguous()?;
+        let of_scalars = h.slice(3, split..split + scalars)?.transpose(1, 2)?.contiguous()?;
+        Ok(VectorStreams {
+            vectors: of_vectors.reshape([4, batch * items, count * vectors])?,
+            scalars: of_scalars.reshape([batch * items, count * scalars])?,
+        })
+    }
+}
+
+/// Of the maps to queries, keys and values, and from the heads.
+pub(super) const SMALL: Options = Options { scale: 0.1, ..Options::DEFAULT };
+pub(super) const WITHOUT_BIAS: Options = Options { bias: false, ..SMALL };
+
 /// Attention between the tokens of a set: logits are the products of vectors and of scalars of queries and keys, each head's features
 /// normalised.
 ///
@@ -17,9 +92,7 @@ use gradewise_autograd::{Tensor, concat};
 #[derive(Debug, Module)]
 pub struct SlimSelfAttention {
     #[module(skip)]
-    of_head: VectorChannels,
-    #[module(skip)]
-    heads: usize,
+    heads: Heads,
     linear_in: SlimLinear,
     linear_out: SlimLinear,
     #[module(skip)]
@@ -27,28 +100,19 @@ pub struct SlimSelfAttention {
 }
 
 impl SlimSelfAttention {
-    /// For streams of `channels`, in and out. Channels of all heads together are `ratio` times those of the input, and a head has at least one
-    /// vector and four scalars.
+    /// For streams of `channels`, in and out, with so many heads and such a ratio.
     pub(super) fn init<R: rand::Rng + ?Sized>(
         channels: VectorChannels,
-        (heads, ratio): (usize, usize),
+        sizes: (usize, usize),
         dropout: Option<SlimDropout>,
         placement: &Placement,
         rng: &mut R,
     ) -> Result<Self> {
-        at_least_one("SlimSelfAttention", &[("num_heads", heads), ("attn_ratio", ratio)])?;
-        let share = |count: usize, least: usize| (ratio * count / heads).max(least);
-        let of_head = VectorChannels::new(share(channels.vectors, 1), share(channels.scalars, 4));
-        let together = |groups: usize| {
-            VectorChannels::new(groups * heads * of_head.vectors, groups * heads * of_head.scalars)
-        };
-        let small = Options { scale: 0.1, ..Options::DEFAULT };
-        let into = Options { bias: false, ..small };
+        let heads = Heads::new(channels, sizes)?;
         Ok(Self {
-            of_head,
+            linear_in: SlimLinear::init((channels, heads.together(3)), WITHOUT_BIAS, placement, rng)?,
+            linear_out: SlimLinear::init((heads.together(1), channels), SMALL, placement, rng)?,
             heads,
-            linear_in: SlimLinear::init((channels, together(3)), into, placement, rng)?,
-            linear_out: SlimLinear::init((together(1), channels), small, placement, rng)?,
             dropout,
         })
     }
@@ -58,38 +122,8 @@ impl SlimSelfAttention {
     /// # Errors
     /// Channels or tokens that differ from the configured ones; heads that are too large for the device.
     pub fn forward(&self, x: &VectorStreams, tokens: &TokenBatch) -> Result<VectorStreams> {
-        let all = self.linear_in.forward(x)?;
-        let (batch, items) = tokens.sizes();
-        let VectorChannels { vectors, scalars } = self.of_head;
-        let heads = self.heads;
-        // Channels are (groups, channels of a head, heads).
-        let v = all.vectors.reshape([4, batch, items, 3, vectors, heads])?;
-        let s = all.scalars.reshape([1, batch, items, 3, scalars, heads])?;
-        let total = interval(&v, &v)?.abs()?.sum(&[4], true)?.add(&s.square()?.sum(&[4], true)?)?;
-        let mean = total.mul_scalar(((vectors + scalars) as f64).recip())?;
-        let scale = mean.add_scalar(EPSILON)?.rsqrt()?;
-        let (v, s) = (v.mul(&scale)?, s.mul(&scale)?);
-        let of_group = |group: usize| -> Result<Tensor> {
-            let mut v = v.slice(3, group..group + 1)?;
-            if group == 0 {
-                v = v.mul(&metric(&v, 6)?)?;
-            }
-            let rows = |x: &Tensor, components: usize, channels: usize| -> Result<Tensor> {
-                let turned = x.permute(&[3, 1, 5, 2, 0, 4])?.contiguous()?;
-                Ok(turned.reshape([batch, heads, items, components * channels])?)
-            };
-            Ok(concat(&[&rows(&v, 4, vectors)?, &rows(&s.slice(3, group..group + 1)?, 1, scalars)?], 3)?)
-        };
-        let [q, k, v] = [of_group(0)?, of_group(1)?, of_group(2)?];
-        let h = attend([&q, &k, &v], tokens)?;
-        let split = 4 * vectors;
-        let of_vectors = h.slice(3, 0..split)?.reshape([batch, heads, items, 4, vectors])?;
-        let of_vectors = of_vectors.permute(&[3, 0, 2, 1, 4])?.contiguous()?;
-        let of_scalars = h.slice(3, split..split + scalars)?.transpose(1, 2)?.contiguous()?;
-        let y = self.linear_out.forward(&VectorStreams {
-            vectors: of_vectors.reshape([4, batch * items, heads * vectors])?,
-            scalars: of_scalars.reshape([batch * items, heads * scalars])?,
-        })?;
+        let all = self.heads.split(&self.linear_in.forward(x)?, tokens, 3, Some(0))?;
+        let y = self.linear_out.forward(&self.heads.attend([&all[0], &all[1], &all[2]], tokens)?)?;
         match &self.dropout {
             Some(dropout) => dropout.forward(&y),
             None => Ok(y),

@@ -3,12 +3,16 @@
 //! of its constructor.
 
 mod attention;
+mod conditional;
 mod linear;
 mod mlp;
 mod network;
 mod norm;
 
 pub use attention::SlimSelfAttention;
+pub use conditional::{
+    ConditionalLGATrSlim, ConditionalLGATrSlimConfig, ConditionalSlimBlock, SlimCrossAttention,
+};
 pub use linear::SlimLinear;
 pub use mlp::{SlimGlu, SlimMlp};
 pub use network::{LGATrSlim, LGATrSlimConfig, SlimBlock};

@@ -53,25 +53,25 @@ pub struct LGATrSlimConfig {
     pub norm_elementwise_affine: bool,
 }
 
-const fn gelu() -> Nonlinearity {
+pub(super) const fn gelu() -> Nonlinearity {
     Nonlinearity::Gelu
 }
 
 // The default of a setting that may be absent.
 #[expect(clippy::unnecessary_wraps)]
-const fn sigmoid() -> Option<Nonlinearity> {
+pub(super) const fn sigmoid() -> Option<Nonlinearity> {
     Some(Nonlinearity::Sigmoid)
 }
 
-const fn two() -> usize {
+pub(super) const fn two() -> usize {
     2
 }
 
-const fn one() -> usize {
+pub(super) const fn one() -> usize {
     1
 }
 
-const fn yes() -> bool {
+pub(super) const fn yes() -> bool {
     true
 }
 
@@ -98,6 +98,49 @@ impl LGATrSlimConfig {
     }
 }
 
+impl LGATrSlimConfig {
+    /// Channels of the input, within, and of the output.
+    pub(super) const fn channels(&self) -> [VectorChannels; 3] {
+        [
+            VectorChannels::new(self.in_v_channels, self.in_s_channels),
+            VectorChannels::new(self.hidden_v_channels, self.hidden_s_channels),
+            VectorChannels::new(self.out_v_channels, self.out_s_channels),
+        ]
+    }
+
+    /// The layers behind attention of the block of this number: what only feeds outputs that are not there is not trained.
+    pub(super) fn mlp(&self, block: usize) -> MlpSize {
+        let feeds = |count: usize| block + 1 < self.num_blocks || count > 0;
+        let of_products = self.nonlinearity_v.unwrap_or(self.nonlinearity);
+        MlpSize {
+            ratio: self.mlp_ratio,
+            layers: self.num_layers_mlp,
+            nonlinearities: [of_products, self.nonlinearity],
+            is_trained: [feeds(self.out_v_channels), feeds(self.out_s_channels)],
+        }
+    }
+
+    /// Layers of dropout, one after the other.
+    pub(super) fn dropouts(
+        &self,
+        seeds: &mut dyn Iterator<Item = u64>,
+    ) -> impl FnMut() -> Result<Option<SlimDropout>> {
+        let p = self.dropout_prob;
+        move || p.map(|p| SlimDropout::new(p, seeds.next().unwrap_or_default())).transpose()
+    }
+
+    /// Refuses sizes of 0.
+    pub(super) fn check(&self, operation: &'static str) -> Result<()> {
+        let sizes = [
+            ("in_v_channels", self.in_v_channels),
+            ("hidden_v_channels", self.hidden_v_channels),
+            ("in_s_channels", self.in_s_channels),
+            ("hidden_s_channels", self.hidden_s_channels),
+        ];
+        at_least_one(operation, &sizes)
+    }
+}
+
 /// x + attention(norm1(x)), then x + mlp(norm2(x)).
 ///
 /// Parameters: those of `norm1`, `norm2`, `attention` and `mlp`.
@@ -110,33 +153,23 @@ pub struct SlimBlock {
 }
 
 impl SlimBlock {
-    /// `is_trained` tells whether the layers behind attention feed outputs of vectors and of scalars.
+    /// The block of this number.
     fn init<R: rand::Rng + ?Sized>(
         config: &LGATrSlimConfig,
-        is_trained: [bool; 2],
+        number: usize,
         seeds: &mut dyn Iterator<Item = u64>,
         placement: &Placement,
         rng: &mut R,
     ) -> Result<Self> {
-        let channels = VectorChannels::new(config.hidden_v_channels, config.hidden_s_channels);
-        let affine = config.norm_elementwise_affine;
-        let mut dropout = || {
-            let layer = |p: f64| SlimDropout::new(p, seeds.next().unwrap_or_default());
-            config.dropout_prob.map(layer).transpose()
-        };
+        let [_, channels, _] = config.channels();
+        let (affine, mlp) = (config.norm_elementwise_affine, config.mlp(number));
+        let mut dropout = config.dropouts(seeds);
         let heads = (config.num_heads, config.attn_ratio);
-        let of_products = config.nonlinearity_v.unwrap_or(config.nonlinearity);
-        let size = MlpSize {
-            ratio: config.mlp_ratio,
-            layers: config.num_layers_mlp,
-            nonlinearities: [of_products, config.nonlinearity],
-            is_trained,
-        };
         Ok(Self {
             norm1: SlimRmsNorm::init(channels, affine, [true; 2], placement)?,
-            norm2: SlimRmsNorm::init(channels, affine, is_trained, placement)?,
+            norm2: SlimRmsNorm::init(channels, affine, mlp.is_trained, placement)?,
             attention: SlimSelfAttention::init(channels, heads, dropout()?, placement, rng)?,
-            mlp: SlimMlp::init(channels, size, &mut dropout, placement, rng)?,
+            mlp: SlimMlp::init(channels, mlp, &mut dropout, placement, rng)?,
         })
     }
 
@@ -169,25 +202,11 @@ impl LGATrSlim {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
-        at_least_one(
-            "LGATrSlim",
-            &[
-                ("in_v_channels", config.in_v_channels),
-                ("hidden_v_channels", config.hidden_v_channels),
-                ("in_s_channels", config.in_s_channels),
-                ("hidden_s_channels", config.hidden_s_channels),
-            ],
-        )?;
-        let placement = &placement.into();
-        let inputs = VectorChannels::new(config.in_v_channels, config.in_s_channels);
-        let hidden = VectorChannels::new(config.hidden_v_channels, config.hidden_s_channels);
-        let outputs = VectorChannels::new(config.out_v_channels, config.out_s_channels);
+        config.check("LGATrSlim")?;
+        let (placement, [inputs, hidden, outputs]) = (&placement.into(), config.channels());
         let mut seeds = 0u64..;
-        let mut block = |number: usize, rng: &mut R| {
-            let feeds = |count: usize| number + 1 < config.num_blocks || count > 0;
-            let is_trained = [feeds(outputs.vectors), feeds(outputs.scalars)];
-            SlimBlock::init(config, is_trained, &mut seeds, placement, rng)
-        };
+        let mut block =
+            |number: usize, rng: &mut R| SlimBlock::init(config, number, &mut seeds, placement, rng);
         Ok(Self {
             linear_in: SlimLinear::init((inputs, hidden), Options::DEFAULT, placement, rng)?,
             blocks: (0..config.num_blocks).map(|number| block(number, rng)).collect::<Result<_>>()?,
@@ -200,19 +219,25 @@ impl LGATrSlim {
     /// # Errors
     /// Channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &VectorStreams, tokens: &TokenBatch) -> Result<VectorStreams> {
-        let (batch, items) = tokens.sizes();
-        if x.tokens() != batch * items {
-            return Err(Error::Argument {
-                operation: "LGATrSlim",
-                argument: "x",
-                actual: format!("{} tokens", x.tokens()),
-                expected: format!("{batch} sets of {items}"),
-            });
-        }
+        require_tokens("LGATrSlim", x, tokens)?;
         let mut hidden = self.linear_in.forward(x)?;
         for block in &self.blocks {
             hidden = block.forward(&hidden, tokens)?;
         }
         self.linear_out.forward(&hidden)
     }
+}
+
+/// Refuses another number of tokens than that of the sets.
+pub(super) fn require_tokens(operation: &'static str, x: &VectorStreams, tokens: &TokenBatch) -> Result<()> {
+    let (batch, items) = tokens.sizes();
+    if x.tokens() == batch * items {
+        return Ok(());
+    }
+    Err(Error::Argument {
+        operation,
+        argument: "x",
+        actual: format!("{} tokens", x.tokens()),
+        expected: format!("{batch} sets of {items}"),
+    })
 }
