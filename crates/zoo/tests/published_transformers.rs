@@ -8,7 +8,7 @@ use gradewise_nn::{
     geometric::{
         gatr::{GATr, GATrConfig},
         lgatr::{ConditionalLGATrConfig, LGATr, LGATrConfig},
-        slim::LGATrSlimConfig,
+        slim::{ConditionalLGATrSlimConfig, LGATrSlimConfig},
     },
 };
 use gradewise_zoo::{
@@ -51,9 +51,9 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
 #[test]
 fn published_weights_come_back_bit_for_bit() {
     use Library::{Gatr, Lgatr};
-    use PublishedModel::{Conditional, GATr, LGATr, Slim};
+    use PublishedModel::{Conditional, ConditionalSlim, GATr, LGATr, Slim};
     let heads = "attention.num_heads=2";
-    let cases: [(&str, Library, PublishedModel, &[&str]); 14] = [
+    let cases: [(&str, Library, PublishedModel, &[&str]); 15] = [
         ("lgatr_full_group", Lgatr, LGATr, &[heads]),
         ("lgatr_head_scale", Lgatr, LGATr, &[]),
         ("lgatr_multi_query", Lgatr, LGATr, &[]),
@@ -61,6 +61,7 @@ fn published_weights_come_back_bit_for_bit() {
         ("lgatr_no_product", Lgatr, LGATr, &[heads]),
         ("lgatr_reinsert", Lgatr, LGATr, &[heads, "reinsert_mv_channels=[0]", "reinsert_s_channels=[0, 2]"]),
         ("lgatr_conditional", Lgatr, Conditional, &[heads, "crossattention.num_heads=2"]),
+        ("slim_conditional", Lgatr, ConditionalSlim, &["num_heads=2"]),
         ("slim_plain", Lgatr, Slim, &["num_heads=2"]),
         ("slim_no_affine", Lgatr, Slim, &["num_heads=2"]),
         ("slim_ratio", Lgatr, Slim, &["num_heads=2"]),
@@ -79,6 +80,9 @@ fn published_weights_come_back_bit_for_bit() {
             LGATr => serde_json::to_value(serde_json::from_value::<LGATrConfig>(arguments).unwrap()),
             Conditional => {
                 serde_json::to_value(serde_json::from_value::<ConditionalLGATrConfig>(arguments).unwrap())
+            }
+            ConditionalSlim => {
+                serde_json::to_value(serde_json::from_value::<ConditionalLGATrSlimConfig>(arguments).unwrap())
             }
             Slim => serde_json::to_value(serde_json::from_value::<LGATrSlimConfig>(arguments).unwrap()),
             _ => serde_json::to_value(serde_json::from_value::<GATrConfig>(arguments).unwrap()),

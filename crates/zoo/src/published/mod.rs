@@ -66,6 +66,8 @@ gradewise_nn::choices! {
         Conditional = "lgatr-conditional",
         /// LGATrSlim of lgatr: nn::geometric::slim::LGATrSlim
         Slim = "lgatr-slim",
+        /// ConditionalLGATrSlim of lgatr: nn::geometric::slim::ConditionalLGATrSlim
+        ConditionalSlim = "lgatr-conditional-slim",
         /// LGATr or LGATrSlim of lgatr with the channels of the task `lorentz`
         Tagger = "tagger",
         /// GATr of gatr: nn::geometric::gatr::GATr
@@ -213,6 +215,7 @@ fn import_named(
             PublishedModel::LGATr
             | PublishedModel::Conditional
             | PublishedModel::Slim
+            | PublishedModel::ConditionalSlim
             | PublishedModel::Tagger,
         )
         | (Library::Gatr, PublishedModel::GATr | PublishedModel::NBody) => {

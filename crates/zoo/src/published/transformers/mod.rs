@@ -28,6 +28,7 @@ use serde_json::Value;
 const LGATR: &str = "lgatr";
 const CONDITIONAL: &str = "lgatr-conditional";
 const SLIM: &str = "lgatr-slim";
+const CONDITIONAL_SLIM: &str = "lgatr-conditional-slim";
 const GATR: &str = "gatr";
 
 /// The layout of a published file, by the sizes of its weights and by what `settings` say.
@@ -42,6 +43,10 @@ pub(super) fn published(
             Network::Conditional(lgatr::conditional(file, settings)?).layout(CONDITIONAL, file, ["", ""])
         }
         PublishedModel::Slim => Network::Slim(slim::config(file, settings)?).layout(SLIM, file, ["", ""]),
+        PublishedModel::ConditionalSlim => {
+            let config = slim::conditional(file, settings)?;
+            Network::ConditionalSlim(config).layout(CONDITIONAL_SLIM, file, ["", ""])
+        }
         PublishedModel::GATr => Network::GATr(gatr::config(file, settings)?).layout(GATR, file, ["", ""]),
         PublishedModel::NBody => tasks::gravity(file, settings),
         _ => tasks::lorentz(file, settings),
@@ -53,6 +58,7 @@ enum Network {
     LGATr(gradewise_nn::geometric::lgatr::LGATrConfig),
     Conditional(gradewise_nn::geometric::lgatr::ConditionalLGATrConfig),
     Slim(gradewise_nn::geometric::slim::LGATrSlimConfig),
+    ConditionalSlim(gradewise_nn::geometric::slim::ConditionalLGATrSlimConfig),
     GATr(gradewise_nn::geometric::gatr::GATrConfig),
 }
 
@@ -69,6 +75,9 @@ impl Network {
                 Box::new(lgatr::ConditionalLGATr::init(config, place, &mut rng).map_err(fail)?)
             }
             Self::Slim(config) => Box::new(slim::LGATrSlim::init(config, place, &mut rng).map_err(fail)?),
+            Self::ConditionalSlim(config) => {
+                Box::new(slim::ConditionalLGATrSlim::init(config, place, &mut rng).map_err(fail)?)
+            }
             Self::GATr(config) => Box::new(gatr::GATr::init(config, place, &mut rng).map_err(fail)?),
         };
         let [of_file, here] = prefixes;
@@ -102,6 +111,7 @@ impl Network {
             Self::LGATr(config) => written(config),
             Self::Conditional(config) => written(config),
             Self::Slim(config) => written(config),
+            Self::ConditionalSlim(config) => written(config),
             Self::GATr(config) => written(config),
         }
     }
@@ -131,12 +141,18 @@ impl Network {
                 }
                 gains(config.num_blocks, &norms)
             }
-            Self::Slim(config) if config.out_v_channels == 0 => {
-                vec![("linear_out.weight_v".to_owned(), vec![0, config.hidden_v_channels])]
+            Self::Slim(config) if config.out_v_channels == 0 => of_no_vectors(config.hidden_v_channels),
+            Self::ConditionalSlim(config) if config.out_v_channels == 0 => {
+                of_no_vectors(config.hidden_v_channels)
             }
             _ => Vec::new(),
         }
     }
+}
+
+/// The map to no vectors.
+fn of_no_vectors(hidden: usize) -> Vec<(String, Vec<usize>)> {
+    vec![("linear_out.weight_v".to_owned(), vec![0, hidden])]
 }
 
 fn written(config: &impl Serialize) -> Result<Value, String> {

@@ -1,19 +1,40 @@
-//! `LGATrSlim`.
+//! `LGATrSlim` and `ConditionalLGATrSlim`.
 
 use super::{
-    Settings,
+    Settings, merge,
     sizes::{Heads, blocks, layers, needed, require_room, shape},
-    with,
+    with, written,
 };
 use gradewise_nn::{
     checkpoint::TensorFile,
-    geometric::slim::{LGATrSlimConfig, VectorChannels},
+    geometric::slim::{ConditionalLGATrSlimConfig, LGATrSlimConfig, VectorChannels},
 };
+use serde_json::json;
 
 const KIND: &str = "an LGATrSlim";
 
 /// Settings of the network in a file: what shows in its weights, and what `settings` say.
 pub(super) fn config(file: &TensorFile, settings: &Settings) -> Result<LGATrSlimConfig, String> {
+    with(&shown(file, "attention", settings)?, settings)
+}
+
+/// As [`config`], of a network with a condition.
+pub(super) fn conditional(
+    file: &TensorFile,
+    settings: &Settings,
+) -> Result<ConditionalLGATrSlimConfig, String> {
+    const CROSS: &str = "blocks.0.crossattention.linear_in_kv";
+    const KIND: &str = "a ConditionalLGATrSlim with blocks";
+    let [_, vectors] = needed::<2>(file, &format!("{CROSS}.weight_v"), KIND)?;
+    let [_, scalars] = needed::<2>(file, &format!("{CROSS}.linear_s.weight"), KIND)?;
+    let mut network = written(&shown(file, "selfattention", settings)?)?;
+    merge(&mut network, &json!({ "v_channels_cond": vectors, "s_channels_cond": scalars }));
+    let made = serde_json::from_value(network).map_err(|error| error.to_string())?;
+    with::<ConditionalLGATrSlimConfig>(&made, settings)
+}
+
+/// What shows in the weights, with heads from the attention of this name.
+fn shown(file: &TensorFile, attention: &str, settings: &Settings) -> Result<LGATrSlimConfig, String> {
     let [v, inputs] = needed::<2>(file, "linear_in.weight_v", KIND)?;
     let [s, scalars] = needed::<2>(file, "linear_in.linear_s.weight", KIND)?;
     let size = |name: &str, axis: usize| -> Result<usize, String> {
@@ -41,12 +62,12 @@ pub(super) fn config(file: &TensorFile, settings: &Settings) -> Result<LGATrSlim
             ratio: "attn_ratio",
             channels: [v, s],
             together: [
-                size("blocks.0.attention.linear_out.weight_v", 1)?,
-                size("blocks.0.attention.linear_out.linear_s.weight", 1)?,
+                size(&format!("blocks.0.{attention}.linear_out.weight_v"), 1)?,
+                size(&format!("blocks.0.{attention}.linear_out.linear_s.weight"), 1)?,
             ],
             known: None,
         };
         (made.num_heads, made.attn_ratio) = heads.find(settings)?;
     }
-    with(&made, settings)
+    Ok(made)
 }

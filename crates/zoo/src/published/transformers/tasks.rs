@@ -1,6 +1,9 @@
 //! Networks of the program's own tasks, and the checkpoints of all.
 
-use super::{super::Layout, CONDITIONAL, GATR, LGATR, Network, SLIM, Settings, gatr, lgatr, slim, written};
+use super::{
+    super::Layout, CONDITIONAL, CONDITIONAL_SLIM, GATR, LGATR, Network, SLIM, Settings, gatr, lgatr, slim,
+    written,
+};
 use crate::models::{GravityConfig, GravityKind, JetKind, JetTaggerConfig};
 use gradewise_nn::checkpoint::{Checkpoint, TensorFile};
 use serde::{Serialize, de::DeserializeOwned};
@@ -69,6 +72,9 @@ pub(in super::super) fn lgatr_of_checkpoint(checkpoint: &Checkpoint) -> Result<L
         LGATR => Network::LGATr(read(config)?).layout(LGATR, tensors, ["", ""]),
         CONDITIONAL => Network::Conditional(read(config)?).layout(CONDITIONAL, tensors, ["", ""]),
         SLIM => Network::Slim(read(config)?).layout(SLIM, tensors, ["", ""]),
+        CONDITIONAL_SLIM => {
+            Network::ConditionalSlim(read(config)?).layout(CONDITIONAL_SLIM, tensors, ["", ""])
+        }
         LORENTZ => {
             let config: JetTaggerConfig = read(config)?;
             let network = match config.kind {
@@ -81,7 +87,7 @@ pub(in super::super) fn lgatr_of_checkpoint(checkpoint: &Checkpoint) -> Result<L
             network.layout(LORENTZ, tensors, ["", NET])
         }
         other => Err(format!(
-            "it is a checkpoint of `{other}`, and lgatr's models here are `{LGATR}`, `{CONDITIONAL}`, `{SLIM}` and `{LORENTZ}`"
+            "it is a checkpoint of `{other}`, and lgatr's models here are `{LGATR}`, `{CONDITIONAL}`, `{SLIM}`, `{CONDITIONAL_SLIM}` and `{LORENTZ}`"
         )),
     }
 }
