@@ -12,7 +12,7 @@ use gradewise_nn::{
     },
 };
 use gradewise_zoo::{
-    models::{GravityConfig, GravityKind, GravityModel, JetKind, JetTagger, JetTaggerConfig},
+    models::{GravityConfig, GravityKind, GravityModel, JetKind, JetTagger, JetTaggerConfig, NBodyBatch},
     published::{Account, Library, PublishedModel, Settings, export, import, import_with},
 };
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -214,6 +214,38 @@ fn networks_of_tasks_come_back_bit_for_bit() {
     let messages = GravityConfig { kind: GravityKind::Messages, ..config };
     let other = checkpoint(&model, "gravity", serde_json::to_value(messages).unwrap());
     refused(export(&other, Library::Gatr), &["messages"]);
+}
+
+/// The task's transformer predicts what the published wrapper predicts with the same weights, and is regularised alike. `gatr_nbody` holds
+/// weights, systems and predictions of gatr 1.4 in double precision.
+#[test]
+fn the_published_network_of_gravity_predicts_what_it_predicts_in_pytorch() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gatr_nbody.safetensors");
+    let file = TensorFile::read(path).unwrap();
+    let values = |name: &str| file.get(name).unwrap().to_f64_vec().unwrap();
+    let mut weights = TensorFile::new();
+    for (name, tensor) in file.iter() {
+        if let Some(name) = name.strip_prefix("weight.") {
+            weights.insert(name, tensor.clone());
+        }
+    }
+    let (found, _) = import(&weights, Library::Gatr, PublishedModel::NBody).unwrap();
+    let config: GravityConfig = serde_json::from_value(found.metadata.model_config).unwrap();
+    let place = Placement::new(&Device::Cpu, DType::F64);
+    let model = GravityModel::init(&config, &place, &mut ChaCha8Rng::seed_from_u64(0)).unwrap();
+    model.load(&|name| found.tensors.find_array(name, DType::F64, &Device::Cpu)).unwrap();
+    let (positions, velocities, masses) = (values("position"), values("velocity"), values("mass"));
+    let batch = NBodyBatch::gravity((&positions, &velocities, &masses), 4, &place).unwrap();
+    let (predicted, expected) = (model.forward(&batch).unwrap(), values("prediction"));
+    let by_system = batch.by_system(&predicted).unwrap();
+    assert_eq!(by_system.len(), 36);
+    for (ours, theirs) in by_system.iter().zip(&expected) {
+        assert!((ours - theirs).abs() < 1e-11, "{ours} {theirs}");
+    }
+    // Beside its own predictions the loss is the regulariser alone.
+    let loss = model.loss(&batch, &predicted).unwrap().array().to_f64_vec().unwrap()[0];
+    let regulariser = values("regulariser").iter().sum::<f64>() / 3.0;
+    assert!((loss - 0.01 * regulariser).abs() < 1e-12, "{loss} {regulariser}");
 }
 
 /// Parameters without elements are in published files, and not in checkpoints.
