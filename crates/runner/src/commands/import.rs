@@ -71,7 +71,7 @@ fn is_import_of(path: &Path, model: &str) -> bool {
 pub(super) fn said(account: &Account) -> String {
     let mut text = format!("{} tensors of weights", account.used.len());
     if !account.derived.is_empty() {
-        text += &format!(", {} tables of the algebra", account.derived.len());
+        text += &format!(", {} tables or empty tensors", account.derived.len());
     }
     if let Some(prefix) = &account.prefix {
         text += &format!(", named without `{prefix}`");

@@ -93,8 +93,8 @@ pub struct Mapped {
 pub struct Account {
     /// Weights, in the order of their names in the checkpoint.
     pub used: Vec<Mapped>,
-    /// Tensors of the published file that follow from the algebra and hold no weights. They were compared with the expected values
-    /// (import), or written (export).
+    /// Tensors of the published file that hold no weights: those that follow from the algebra, and those without elements. They were
+    /// compared with the expected values (import), or written (export).
     pub derived: Vec<String>,
     /// Sections of the checkpoint that are not weights and have no place in a published file, such as those of an optimiser (export).
     pub left_out: Vec<String>,
