@@ -57,8 +57,8 @@ def counted(monkeypatch):
     count = [0]
 
     def counting(own):
-        def count_one(*arguments):
-            made = own(*arguments)
+        def count_one(*arguments, **options):
+            made = own(*arguments, **options)
             count[0] += made is not None
             return made
 
