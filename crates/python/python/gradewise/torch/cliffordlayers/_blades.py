@@ -35,8 +35,14 @@ class Table:
     """Of a whole table, the number of the input that meets each weight: ``[rows, weights]``."""
 
 
-@lru_cache(maxsize=64)
+@torch.compiler.assume_constant_result
 def _host_table(dim: int, rows: Blades, columns: Blades) -> tuple[list, list, list]:
+    # Compilers look through a cache at what it keeps.
+    return _numbers(dim, rows, columns)
+
+
+@lru_cache(maxsize=64)
+def _numbers(dim: int, rows: Blades, columns: Blades) -> tuple[list, list, list]:
     generators = [set(b) for grade in range(dim + 1) for b in itertools.combinations(range(dim), grade)]
     found = {(out, x): (w, sign) for x, w, out, sign in Algebra(dim).terms}
     every = tuple(range(2**dim))
