@@ -24,7 +24,7 @@ from family_cases import (
     worst,
 )
 from family_list import CASES
-from gradewise.torch.cliffordlayers import cliffordkernels
+from gradewise.torch.cliffordlayers import _blades, _motions, cliffordkernels
 from gradewise.torch.cliffordlayers.nn.functional.batchnorm import whiten_data
 
 OURS = [case for case in CASES if case.package == "cliffordlayers"]
@@ -274,6 +274,22 @@ def test_compiled(name):
     assert deviation(compiled(*inputs.values()), call(model, inputs, whole)[0]) < 1e-6
     exported = torch.export.export(model, tuple(inputs.values()), strict=False).module()
     assert deviation(exported(*inputs.values()), call(model, inputs, whole)[0]) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["conv_2d", "spectral_2d", "pga_linear"])
+def test_first_use_in_a_mode(name):
+    """Tables that are made under a mode of PyTorch are not kept for code outside of it."""
+    case = next(case for case in OURS if case.name == name)
+    model = disturb(ours(case))
+    inputs, whole = drawn(case)
+    inputs = {key: x.float() for key, x in inputs.items()}
+    for forget in (_blades._TABLES.clear, _motions._CONSTANTS.clear, _motions._sandwiches.cache_clear):
+        forget()
+    torch.export.export(model, tuple(inputs.values()), strict=False)
+    with torch.inference_mode():
+        expected = call(model, inputs, whole)[0]
+    found = evaluate(model, inputs, whole)
+    assert torch.equal(found["out.0"], expected) and all(torch.isfinite(x).all() for x in found.values())
 
 
 @pytest.mark.parametrize("name", ["conv_2d", "spectral_3d", "pga_linear", "batch_norm_2d_eval", "g3_conv"])

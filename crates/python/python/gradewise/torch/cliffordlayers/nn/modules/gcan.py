@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError, ShapeError, at_least_one
-from gradewise.torch._composite import is_followed
-from gradewise.torch._space import space_of, tables
+from gradewise.torch._space import space_of
 from gradewise.torch.cgenn.algebra import embed
+from gradewise.torch.cliffordlayers._motions import PGA, POINT, sandwiches_like, square
 from gradewise.torch.cliffordlayers.nn.functional.cliffordg3conv import clifford_g3convnd
 from gradewise.torch.cliffordlayers.nn.modules.cliffordconv import Sizes, axes, geometry, need_blades
-
-PGA = (0.0, 1.0, 1.0, 1.0)
-"""The metric of projective algebra in three dimensions."""
-POINT = 14
-"""The blade e123, the weight of points."""
 
 
 def get_clifford_left_kernel(M: Tensor, w: Tensor, flatten: bool = True) -> Tensor:
@@ -39,38 +33,6 @@ def get_clifford_right_kernel(M: Tensor, w: Tensor, flatten: bool = True) -> Ten
     """The matrix of the product by ``w`` on the right, as in :func:`get_clifford_left_kernel`."""
     k = torch.einsum("ijk,pqk->jpiq", M, w)
     return k.flatten(2).flatten(0, 1) if flatten else k
-
-
-@torch.compiler.assume_constant_result
-def _host_sandwiches(action: tuple[int, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Tensor:
-    # Compilers look through a cache at what it keeps.
-    return _sandwiches(action, inputs, outputs)
-
-
-@lru_cache(maxsize=64)
-def _sandwiches(action: tuple[int, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Tensor:
-    """What a product of two components of an action does to a blade under k·x·k̃: ``[action, action, outputs, inputs]``."""
-    known = tables(PGA)
-    cayley, grades = known["cayley"].double(), known["bbo_grades"].long()
-    reverse = (1 - grades * (grades - 1) % 4).double()
-    left = cayley[list(action)][:, :, list(inputs)]
-    right = (cayley * reverse)[:, :, list(action)][:, list(outputs)]
-    return torch.einsum("aqr,qpb->abpr", left, right)
-
-
-_CONSTANTS: dict[Any, Tensor] = {}
-
-
-def _sandwiches_like(x: Tensor, *blades: tuple[int, ...]) -> Tensor:
-    key = (*blades, x.device, x.dtype)
-    # Tensors made under a mode or a compiler belong to it.
-    is_kept = not is_followed() and not torch.is_inference_mode_enabled()
-    if is_kept and key in _CONSTANTS:
-        return _CONSTANTS[key]
-    made = _host_sandwiches(*blades).to(x.device, x.dtype)
-    if is_kept:
-        _CONSTANTS[key] = made
-    return made
 
 
 class PGAConjugateLinear(nn.Module):
@@ -121,7 +83,7 @@ class PGAConjugateLinear(nn.Module):
             nn.init.uniform_(self._action[..., 4:7], -1, 1)
             self._action[..., 1:4] = 0.0
             self._action[..., 7] = 0.0
-            squares = torch.tensor([_square(blade) for blade in self.action_blades], dtype=self._action.dtype)
+            squares = torch.tensor([square(blade) for blade in self.action_blades], dtype=self._action.dtype)
             self._action /= (self._action.square() * squares).sum(-1, keepdim=True).abs().sqrt()
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
@@ -139,7 +101,7 @@ class PGAConjugateLinear(nn.Module):
             raise ShapeError(
                 f"{layer}: the input has shape {list(input.shape)}, expected [batch, {self.in_features}, {count}]"
             )
-        table = _sandwiches_like(self._action, tuple(self.action_blades), (*blades, POINT), blades)
+        table = sandwiches_like(self._action, tuple(self.action_blades), (*blades, POINT), blades)
         pairs = self._action[..., :, None] * self._action[..., None, :]
         matrices = self.weight[..., None, None] * torch.einsum("oiab,abpr->oipr", pairs, table)
         kept = [place for place, blade in enumerate(blades) if blade != POINT]
@@ -148,13 +110,6 @@ class PGAConjugateLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, input_blades={self.input_blades}"
-
-
-def _square(blade: int) -> float:
-    """The scalar part of the reverse of a blade times itself."""
-    known = tables(PGA)
-    grade = int(known["bbo_grades"][blade])
-    return float(known["cayley"][blade, 0, blade]) * (1 - grade * (grade - 1) % 4)
 
 
 def check_blades(layer: str, name: str, blades: Sequence[int], count: int) -> None:
