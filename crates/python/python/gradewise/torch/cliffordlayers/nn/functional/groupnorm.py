@@ -76,8 +76,9 @@ def clifford_group_norm(
         momentum,
         eps,
     )
+    # Unchanged in evaluation, to the last bit: the mean of equal numbers may be rounded.
     for running, now in zip((running_mean, running_cov), statistics):
-        if running is not None:
+        if running is not None and training:
             # Over the samples: the published code averages the covariance over blades, which fails unless there are as many samples.
             running.copy_(now.unflatten(-1, (samples, own)).mean(dim=-2))
     return made.reshape(x.shape)
