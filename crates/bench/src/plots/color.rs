@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-/// Categorical colours that colour-blind readers can distinguish (Okabe and Ito).
+/// Categorical colours that colour-blind readers can distinguish: Okabe and Ito's, with brown for their yellow, which is faint on white.
 pub const KINDS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -10,7 +10,7 @@ pub const KINDS: [RGBColor; 8] = [
     RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
-    RGBColor(240, 228, 66),
+    RGBColor(140, 86, 75),
     RGBColor(40, 40, 40),
 ];
 

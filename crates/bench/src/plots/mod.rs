@@ -1,9 +1,11 @@
 //! Figures of reports, as SVG.
 
+mod axes;
 mod color;
 mod heatmap;
 mod roofline;
 
+pub use axes::{linear_ticks, log_ticks, tick_labels, with_commas};
 pub use heatmap::{Panel, Unit, heatmap, panels};
 pub use roofline::roofline;
 

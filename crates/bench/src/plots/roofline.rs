@@ -1,6 +1,6 @@
 //! A roofline plot: achieved rate over operations per byte, with the measured ceilings.
 
-use super::{FONT, GRAY, GRID, INK, color, failed, origin};
+use super::{FONT, GRAY, GRID, INK, color, failed, log_ticks, origin, tick_labels};
 use crate::{Op, Pass, Report, Result, Row};
 use plotters::{
     prelude::*,
@@ -38,6 +38,9 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
     let (left, right) = extent(&mut points.iter().map(|row| intensity(row)).chain([ridge]));
     let (low, high) = extent(&mut points.iter().map(|row| rate(row)).chain([top]));
     let (x, y) = (left / 2.0..right * 4.0, low / 2.0..high * 2.0);
+    let (across, up) = (log_ticks(x.start, x.end, 12), log_ticks(y.start, y.end, 12));
+    let (ratio, tera) =
+        (tick_labels(&across), tick_labels(&up.iter().map(|rate| rate / 1e12).collect::<Vec<_>>()));
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, (980, 620)).into_drawing_area();
@@ -52,14 +55,17 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
             .margin(16)
             .x_label_area_size(48)
             .y_label_area_size(72)
-            .build_cartesian_2d(x.clone().log_scale(), y.clone().log_scale())
+            .build_cartesian_2d(
+                x.clone().log_scale().with_key_points(across.clone()),
+                y.clone().log_scale().with_key_points(up.clone()),
+            )
             .map_err(failed(path))?;
         chart
             .configure_mesh()
             .x_desc("operations per byte that cannot be avoided")
             .y_desc("TFLOP/s")
-            .x_label_formatter(&|value| short(*value))
-            .y_label_formatter(&|value| short(*value / 1e12))
+            .x_label_formatter(&ratio)
+            .y_label_formatter(&|value| tera(&(value / 1e12)))
             .label_style(text(13, &INK))
             .axis_desc_style(text(15, &INK))
             .bold_line_style(GRID)
@@ -93,8 +99,7 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
                 points.iter().filter(move |row| row.case.op == op && (row.case.dtype.size() == 2) == narrow)
             };
             let style = move |row: &Row| {
-                let strength = if row.pass == Pass::Forward { 0.4 } else { 1.0 };
-                color.mix(strength).filled()
+                if row.pass == Pass::Forward { color.stroke_width(1) } else { color.filled() }
             };
             chart
                 .draw_series(of(false).map(|row| Circle::new((intensity(row), rate(row)), 4, style(row))))
@@ -118,37 +123,9 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
             .draw()
             .map_err(failed(path))?;
         let note =
-            "pale: forward; full: forward and backward, as a graph if measured; triangles: 16-bit storage";
+            "hollow: forward; full: forward and backward, as a graph if measured; triangles: 16-bit storage";
         root.draw(&Text::new(note, (964, 48), right(13, &GRAY))).map_err(failed(path))?;
         root.present().map_err(failed(path))?;
     }
     Ok(Some(svg))
-}
-
-/// The label of a logarithmic axis: only for 1, 2 or 5 times a power of ten.
-fn short(value: f64) -> String {
-    let leading = value / 10f64.powf(value.log10().floor());
-    if ![1.0, 2.0, 5.0, 10.0].iter().any(|digit| (leading / digit - 1.0).abs() < 1e-6) {
-        return String::new();
-    }
-    if (1e-3..1e5).contains(&value) {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        format!("{value:.0e}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::short;
-
-    #[test]
-    fn axes_have_one_two_and_five() {
-        for (value, text) in
-            [(1.0, "1"), (20.0, "20"), (0.5, "0.5"), (30.0, ""), (2e-5, "2e-5"), (1000.0, "1000")]
-        {
-            assert_eq!(short(value), text);
-        }
-    }
 }
