@@ -92,14 +92,15 @@ pub fn container() -> Option<String> {
     found().map(|kind| kind.name.to_owned())
 }
 
-/// The check of the container, if this is one, given the number of devices that CUDA shows.
-pub fn check(devices: usize) -> Option<Check> {
-    found().map(|kind| describe(kind, devices))
+/// The check of the container, if this is one, given the number of devices that CUDA shows, and whether any are expected.
+pub fn check(devices: usize, expected: bool) -> Option<Check> {
+    found().map(|kind| describe(kind, devices, expected))
 }
 
-fn describe(kind: &Kind, devices: usize) -> Check {
+fn describe(kind: &Kind, devices: usize, expected: bool) -> Check {
     const NAME: &str = "container";
     match devices {
+        0 if !expected => Check::optional(NAME, format!("{}, without a GPU", kind.name), kind.gpus),
         0 => Check::warn(NAME, format!("{}, where no GPU is to be seen", kind.name), kind.gpus),
         _ => Check::info(NAME, kind.name),
     }
@@ -136,8 +137,9 @@ mod tests {
     #[test]
     fn a_container_without_a_gpu_is_told_how_to_get_one() {
         for kind in &KINDS {
-            assert_eq!(describe(kind, 2).verdict, Verdict::Info);
-            let check = describe(kind, 0);
+            assert_eq!(describe(kind, 2, true).verdict, Verdict::Info);
+            assert_eq!(describe(kind, 0, false).verdict, Verdict::Info);
+            let check = describe(kind, 0, true);
             assert!(check.verdict == Verdict::Warn && check.advice.is_some_and(|text| text.len() > 10));
         }
     }

@@ -4,11 +4,20 @@ use super::report::{Check, gib};
 use gradewise_ffi::{DeviceInfo, Driver, Error, sys::CUresult};
 use gradewise_kernels::{BuildInfo, Code, code_remedy, setup_remedy};
 
+/// Whether a GPU is to be expected: kernels were built for it, or there is a driver or a device node. Without any, that nothing runs on a
+/// GPU is no fault of the machine.
+pub fn is_expected(build: &BuildInfo, driver: &Result<Driver, Error>) -> bool {
+    const NODES: [&str; 3] = ["/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg"];
+    let is_missing = matches!(driver, Err(Error::Library { .. }));
+    build.kernels > 0 || !is_missing || NODES.iter().any(|node| std::path::Path::new(node).exists())
+}
+
 /// The kernels of this build.
-pub fn build(build: &BuildInfo) -> Check {
+pub fn build(build: &BuildInfo, expected: bool) -> Check {
     const NAME: &str = "build";
     if build.kernels == 0 {
-        return Check::fail(
+        let verdict = if expected { Check::fail } else { Check::optional };
+        return verdict(
             NAME,
             "no CUDA kernels; the CPU works",
             "build with --features cuda; scripts/get-nvcc installs the compiler",
@@ -27,7 +36,7 @@ pub fn build(build: &BuildInfo) -> Check {
 }
 
 /// Whether the driver is usable.
-pub fn driver(driver: &Result<Driver, Error>) -> Check {
+pub fn driver(driver: &Result<Driver, Error>, expected: bool) -> Check {
     const NAME: &str = "driver";
     let error = match driver {
         Ok(driver) => return Check::ok(NAME, driver.provider()),
@@ -36,7 +45,11 @@ pub fn driver(driver: &Result<Driver, Error>) -> Check {
     // The messages of the first two errors already contain advice.
     let advice = match error {
         Error::Library { library, tried, hint } => {
-            return Check::fail(NAME, format!("{library} was not found; tried {}", tried.join("; ")), *hint);
+            let detail = format!("{library} was not found; tried {}", tried.join("; "));
+            return match expected {
+                true => Check::fail(NAME, detail, *hint),
+                false => Check::optional(NAME, detail, *hint),
+            };
         }
         Error::DriverTooOld { found, needed, .. } => {
             let detail =
@@ -173,9 +186,10 @@ mod tests {
     fn a_build_without_kernels_fails_with_how_to_get_them() {
         let empty =
             BuildInfo { targets: &[], ptx: "", toolkit: "", kernels: 0, assertions: false, report: "" };
-        let check = build(&empty);
+        assert_eq!(build(&empty, false).verdict, Verdict::Info, "the CPU needs none");
+        let check = build(&empty, true);
         assert!(check.verdict == Verdict::Fail && check.advice.unwrap().contains("--features cuda"));
         assert_eq!(compatible((12, 0), &empty).verdict, Verdict::Ok);
-        assert_eq!(build(&BUILD).verdict, Verdict::Ok);
+        assert_eq!(build(&BUILD, true).verdict, Verdict::Ok);
     }
 }

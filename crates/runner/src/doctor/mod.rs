@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Examines the GPUs of this machine; without the self-test if `quick`.
 pub fn examine(quick: bool) -> Report {
-    examine_testing(|_| !quick)
+    examine_testing(quick, |_| !quick)
 }
 
 /// Whether this process has shown its information block.
@@ -34,7 +34,7 @@ pub fn introduce(device: DeviceName) {
         return;
     }
     let ordinal = device.ordinal();
-    let report = examine_testing(|tested| Some(tested) == ordinal);
+    let report = examine_testing(true, |tested| Some(tested) == ordinal);
     introduction(&report, ordinal).iter().for_each(|text| output::note(text));
 }
 
@@ -56,8 +56,38 @@ fn introduction(report: &Report, ordinal: Option<usize>) -> Vec<String> {
     said
 }
 
+/// The processor: threads, instruction set and, unless `quick`, every operator once in f32 against f64.
+fn processor(quick: bool) -> Check {
+    const NAME: &str = "cpu";
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let about = format!("{threads} threads, {}", instructions());
+    if quick {
+        return Check::ok(NAME, format!("{about}; self-test left out"));
+    }
+    match selftest::run(&Device::Cpu) {
+        Check { advice: Some(advice), detail, .. } => Check::fail(NAME, format!("{about}; {detail}"), advice),
+        Check { detail, .. } => Check::ok(NAME, format!("{about}; self-test: {detail}")),
+    }
+}
+
+/// The widest vector instructions of the processor.
+fn instructions() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            return "AVX2";
+        }
+        "no AVX2"
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::env::consts::ARCH
+}
+
 /// As [`examine`], with the self-test of those devices whose number `tests` accepts.
-fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
+fn examine_testing(quick: bool, tests: impl Fn(usize) -> bool) -> Report {
     let build = build_info();
     let loaded = Driver::load();
     let mut cuda = CudaInfo {
@@ -68,7 +98,9 @@ fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
         },
         ..CudaInfo::default()
     };
-    let mut checks = vec![driver::build(&build), driver::driver(&loaded)];
+    let expected = driver::is_expected(&build, &loaded);
+    let mut checks =
+        vec![processor(quick), driver::build(&build, expected), driver::driver(&loaded, expected)];
     let (nvml_check, nvml) = tools::nvml();
     if let Some(nvml) = &nvml {
         cuda.versions.nvml = nvml.version().ok();
@@ -112,7 +144,7 @@ fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
     cuda.versions.nccl = nccl_version;
     checks.extend([nvml_check, nvcc, nvrtc, nccl]);
     checks.extend(tools::wsl());
-    checks.extend(container::check(cuda.count));
+    checks.extend(container::check(cuda.count, expected));
     Report::new(cuda, checks)
 }
 

@@ -43,6 +43,11 @@ impl Check {
         Self::new(check, Verdict::Info, detail)
     }
 
+    /// Information, with what to do for those who want it otherwise.
+    pub fn optional(check: impl Into<String>, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..Self::new(check, Verdict::Info, detail) }
+    }
+
     pub fn warn(check: impl Into<String>, detail: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..Self::new(check, Verdict::Warn, detail) }
     }
@@ -112,13 +117,16 @@ pub struct Versions {
 pub struct Report {
     /// Whether nothing failed.
     pub ok: bool,
+    /// What works here, in a sentence for each device.
+    pub summary: String,
     pub cuda: CudaInfo,
     pub checks: Vec<Check>,
 }
 
 impl Report {
     pub fn new(cuda: CudaInfo, checks: Vec<Check>) -> Self {
-        Self { ok: checks.iter().all(|check| check.verdict != Verdict::Fail), cuda, checks }
+        let ok = checks.iter().all(|check| check.verdict != Verdict::Fail);
+        Self { ok, summary: summary(&cuda, &checks), cuda, checks }
     }
 
     /// The self-tests of devices.
@@ -128,7 +136,8 @@ impl Report {
 
     /// The information block.
     pub fn information(&self) -> String {
-        self.to_string().split("\n\n").next().unwrap_or_default().to_owned()
+        let text = self.to_string();
+        text.split("\n\n").find(|block| block.starts_with(BLOCK)).unwrap_or_default().to_owned()
     }
 
     pub fn failed(&self) -> usize {
@@ -136,12 +145,36 @@ impl Report {
     }
 }
 
+/// The heading of the information block.
+const BLOCK: &str = "[CUDA Info]";
+
+/// What works: the CPU, then the GPU.
+fn summary(cuda: &CudaInfo, checks: &[Check]) -> String {
+    let processor = checks.iter().find(|check| check.check == "cpu");
+    let cpu = match processor {
+        Some(check) if check.is_failed() => "CPU: does not work, see below".to_owned(),
+        Some(check) => {
+            let about = check.detail.split("; ").next().unwrap_or_default();
+            let tested = if check.detail.contains("self-test: ") { ", self-test passed" } else { "" };
+            format!("CPU: works ({about}{tested})")
+        }
+        None => "CPU: not examined".to_owned(),
+    };
+    let gpu = match (&cuda.name, cuda.available) {
+        (Some(name), true) => format!("GPU: works ({name})"),
+        (Some(name), false) => format!("GPU: {name} cannot be used, see below"),
+        (None, _) if checks.iter().any(Check::is_failed) => "GPU: cannot be used, see below".to_owned(),
+        (None, _) => "GPU: none; --device cpu, the default, needs none".to_owned(),
+    };
+    format!("{cpu}. {gpu}.")
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cuda, checks, .. } = self;
         let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
         let versions = &cuda.versions;
-        writeln!(f, "[CUDA Info]")?;
+        writeln!(f, "{}\n\n{BLOCK}", self.summary)?;
         for (name, value) in [
             ("available", if cuda.available { "yes" } else { "no" }.to_owned()),
             ("count", cuda.count.to_string()),

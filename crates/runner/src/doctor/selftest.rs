@@ -78,7 +78,10 @@ fn judge(name: String, outcomes: &[(&str, Result<f64>)]) -> Check {
             .map_or_else(String::new, |(error, operator)| format!(", at most {error:.1e} off ({operator})"));
         return Check::ok(
             name,
-            format!("{} operators, forward and backward in f32, agree with the CPU{worst}", outcomes.len()),
+            format!(
+                "{} operators, forward and backward in f32, agree with f64 on the CPU{worst}",
+                outcomes.len()
+            ),
         );
     }
     let more = failures.len().saturating_sub(SHOWN);
