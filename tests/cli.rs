@@ -98,9 +98,19 @@ fn a_run_leaves_its_folder_and_is_used_by_the_other_commands() {
         );
     }
     let page = std::fs::read_to_string(here.join(page)).unwrap();
-    assert!(page.matches("<svg").count() == 2 && page.contains("hidden = 4") && page.contains("test_mse"));
-    assert!(!page.contains("src=") && !page.contains("href="), "it needs nothing beside itself");
-    refuse(here, "export nowhere", 2, &["nowhere/metrics.jsonl"]);
+    assert!(page.contains("hidden = 4") && page.contains("test MSE") && page.contains("id=\"systems\""));
+    assert!(!page.contains("src=\"http") && !page.contains("href="), "it needs nothing beside itself");
+    refuse(here, "export nowhere", 2, &["nowhere does not exist"]);
+    refuse(here, "export runs", 2, &["runs is not the folder of a run", "runs/nbody-1"]);
+    let said = std::fs::read_to_string(run.join("result.txt")).unwrap();
+    assert!(text.contains(&said) && said.starts_with("test MSE"), "{said}");
+    let about: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(run.join("run.json")).unwrap()).unwrap();
+    assert_eq!((&about["task"], &about["sittings"][0]["from_step"]), (&"nbody".into(), &0.into()));
+    let environment = std::fs::read_to_string(run.join("environment.txt")).unwrap();
+    for part in ["begun       2", "command     gradewise train nbody", "device      cpu", "threads     "] {
+        assert!(environment.contains(part), "`{part}` is not in: {environment}");
+    }
 
     // infer gives the same predictions for both kinds of input and output.
     let (loc, vel, charges) = ([0.5, -1.0, 2.0, 0.1, 0.2, 0.3, -0.4, 0.9, 1.1], [0.25; 9], [1.0, -1.0, 1.0]);
@@ -121,7 +131,7 @@ fn a_run_leaves_its_folder_and_is_used_by_the_other_commands() {
     assert_eq!(other.get("prediction").unwrap().to_f64_vec().unwrap(), predicted.values);
     assert_ne!(predicted.values, loc);
 
-    let shown = succeed(here, "inspect runs/nbody-1/checkpoint.safetensors");
+    let shown = succeed(here, "inspect runs/nbody-1");
     assert!(shown.contains("gradewise checkpoint") && shown.contains("embedding.weight"), "{shown}");
     let json: serde_json::Value = serde_json::from_str(&succeed(here, "inspect in.npy --json")).unwrap();
     assert_eq!(json["tensors"][0]["shape"], serde_json::json!([1, 7, 3]));

@@ -5,7 +5,7 @@ use gradewise_core::Signature;
 use gradewise_nn::symmetry::{Isometry, relative_distance};
 use gradewise_runner::{
     prelude::*,
-    task::{median, number, trimmed_mean},
+    task::{Compared, Comparison, Whose, median, trimmed_mean},
 };
 use gradewise_zoo::{
     data::{
@@ -17,7 +17,6 @@ use gradewise_zoo::{
 };
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 /// The fraction of samples that the trimmed mean omits at either end.
 const TRIMMED: f64 = 0.01;
@@ -240,31 +239,22 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
         Ok(worst)
     }
 
-    fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> String {
-        let Ok(data) = Self::load(&config.data, Split::Test) else { return String::new() };
+    fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> Option<Comparison> {
+        let data = Self::load(&config.data, Split::Test).ok()?;
         let mut rows = Vec::new();
         for (name, guess) in data.guesses() {
-            let Ok(errors) = squared_errors(&guess, data.states()) else { return String::new() };
+            let errors = squared_errors(&guess, data.states()).ok()?;
             let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-            rows.push((name, [mean, median(&errors), trimmed_mean(&errors, TRIMMED)]));
+            let values = vec![mean, median(&errors), trimmed_mean(&errors, TRIMMED)];
+            rows.push(Compared::new(name, Whose::Guess, values));
         }
-        let own: Vec<f64> = measures.iter().map(|measure| measure.value).collect();
-        if let [mean, median, trimmed, ..] = own[..] {
-            rows.push(("this run", [mean, median, trimmed]));
-        }
-        let mut text = format!("  {:<24} {:>9} {:>9} {:>9}\n", "test MSE", "mean", "median", "trimmed");
-        for (name, values) in &rows {
-            let mark = if *name == "this run" { '>' } else { ' ' };
-            let [mean, median, trimmed] = values.map(number);
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{mark} {name:<24} {mean:>9} {median:>9} {trimmed:>9}");
-        }
+        let own = measures.iter().take(3).map(|measure| measure.value).collect();
+        rows.push(Compared::new("this run", Whose::Ours, own));
         if config.data.report == Report::Evaluation {
-            for (name, error) in PUBLISHED {
-                let _ = writeln!(text, "  {name:<24} {error:>9.4}");
-            }
+            rows.extend(PUBLISHED.map(|(name, error)| Compared::new(name, Whose::Published, vec![error])));
         }
-        text
+        let columns = ["mean", "median", "trimmed"].map(str::to_owned).to_vec();
+        Some(Comparison { title: "test MSE".to_owned(), columns, rows, instead: None })
     }
 }
 
@@ -300,11 +290,13 @@ mod tests {
         resolver.assignment("data.test=50").unwrap();
         let measures =
             Measures::new("mse", "MSE", 0.25).and("median", "median", 0.125).and("trimmed", "", 0.5);
-        let table = Gravity::comparison(&measures, &config(&resolver));
+        let compared =
+            |config: &TaskConfig<Gravity>| Gravity::comparison(&measures, config).unwrap().to_string();
+        let table = compared(&config(&resolver));
         assert!(table.contains("> this run") && table.contains("the star's force alone"), "{table}");
         assert!(table.contains("0.2500    0.1250    0.5000") && table.contains("GATr"), "{table}");
         let moved = config(resolver.assignment("data.report=objects").unwrap());
-        assert!(!Gravity::comparison(&measures, &moved).contains("GATr"), "published for other systems");
+        assert!(!compared(&moved).contains("GATr"), "published for other systems");
     }
 
     #[test]

@@ -18,10 +18,12 @@
 // The order of modules:
 //
 // config, error
-// output, plots, process
+// output, process
+// plots
 // doctor, options
 // run
 // task
+// page
 // experiment, prelude, program, training
 // commands
 
@@ -32,6 +34,7 @@ pub mod error;
 mod experiment;
 pub mod options;
 pub mod output;
+pub mod page;
 pub mod plots;
 pub mod prelude;
 pub mod process;

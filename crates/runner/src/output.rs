@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::{
+    borrow::Cow,
     cell::RefCell,
     io::{ErrorKind, Write},
     path::{Path, PathBuf},
@@ -105,6 +106,7 @@ pub fn print(text: &str) -> Result<()> {
 
 /// Writes a status line to the standard error.
 pub fn note(text: &str) {
+    let text = &*coloured(text);
     // There is nowhere left to report that the standard error is closed.
     let _ = NAME.with_borrow(|name| match name {
         None => writeln!(std::io::stderr(), "{text}"),
@@ -114,6 +116,18 @@ pub fn note(text: &str) {
             std::io::stderr().lock().write_all(lines.as_bytes())
         }
     });
+}
+
+/// The text, with its first word in the colour of errors or warnings where the standard error shows colours, as in those of the parser of
+/// the command line.
+fn coloured(text: &str) -> Cow<'_, str> {
+    let styles = [("error:", "\u{1b}[1;31m"), ("warning:", "\u{1b}[1;33m")];
+    match styles.iter().find(|(word, _)| text.starts_with(word)) {
+        Some((word, style)) if is_coloured() => {
+            Cow::Owned(format!("{style}{word}\u{1b}[0m{}", &text[word.len()..]))
+        }
+        _ => Cow::Borrowed(text),
+    }
 }
 
 /// Reports the error that ended a command.

@@ -13,7 +13,7 @@ use gradewise_core::OrderedMetric;
 use gradewise_nn::{fields::GridIsometry, layers::Layer, symmetry::relative_distance};
 use gradewise_runner::{
     prelude::*,
-    task::{Rollout, median, number},
+    task::{Compared, Comparison, Rollout, Whose, median},
 };
 use gradewise_zoo::{
     data::fields::{FieldLayout, FieldSet, FieldWindows, TimeAxis},
@@ -21,7 +21,7 @@ use gradewise_zoo::{
     train::fields::{Predictor, RolloutErrors, StepErrors, mean_of, persistence},
 };
 use rand::seq::IndexedRandom;
-use std::{fmt::Write, marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc};
 
 /// Batch size of predictions, in windows.
 const BATCH: usize = 8;
@@ -186,18 +186,22 @@ impl<E: Equation> Task for Fields<E> {
         figures::follow(&|x| mean_of(&[model], x), &data, E::TITLE, steps, placement, folder)
     });
 
-    fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> String {
-        let Ok(data) = Self::windows(&config.data, Split::Test) else { return String::new() };
+    fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> Option<Comparison> {
+        let data = Self::windows(&config.data, Split::Test).ok()?;
         let host = Placement::from(&gradewise_kernels::Device::Cpu);
-        let Ok(stay) = measure(&|x| persistence(&data, x), &data, &host) else { return String::new() };
-        let mut text = format!("  {:<24}", "test");
-        // Writing to a string cannot fail.
-        measures.iter().for_each(|measure| _ = write!(text, " {:>14}", measure.key));
-        for (name, measures) in [("  the last frame again", &stay), ("> this run", measures)] {
-            let _ = write!(text, "\n{name:<26}");
-            measures.iter().for_each(|measure| _ = write!(text, " {:>14}", number(measure.value)));
-        }
-        text + "\n"
+        let stay = measure(&|x| persistence(&data, x), &data, &host).ok()?;
+        let row = |name: &str, whose, measures: &Measures| {
+            Compared::new(name, whose, measures.iter().map(|measure| measure.value).collect())
+        };
+        Some(Comparison {
+            title: "test".to_owned(),
+            columns: measures.iter().map(|measure| measure.key.to_owned()).collect(),
+            rows: vec![
+                row("the last frame again", Whose::Guess, &stay),
+                row("this run", Whose::Ours, measures),
+            ],
+            instead: None,
+        })
     }
 
     fn figures(
@@ -270,9 +274,9 @@ mod tests {
         }
         let config = resolve::<Fields<NavierStokes>>(&resolver).unwrap();
         let measures = Measures::new("mse", "MSE", 0.25).and("smoke", "", 0.5);
-        let table = Fields::<NavierStokes>::comparison(&measures, &config);
+        let table = Fields::<NavierStokes>::comparison(&measures, &config).unwrap().to_string();
         assert!(table.contains("the last frame again") && table.contains("> this run"), "{table}");
-        assert!(table.lines().last().unwrap().contains("0.2500         0.5000"), "{table}");
+        assert!(table.lines().last().unwrap().contains("0.2500    0.5000"), "{table}");
     }
 
     #[test]

@@ -4,7 +4,11 @@ mod rollout;
 
 use gradewise_core::Signature;
 use gradewise_nn::symmetry::{Isometry, relative_distance};
-use gradewise_runner::{output, plots, prelude::*, task::Rollout};
+use gradewise_runner::{
+    output, plots,
+    prelude::*,
+    task::{Compared, Comparison, Rollout, Whose},
+};
 use gradewise_zoo::{
     data::{
         nbody::{INPUT_FRAME, NBodyData, PARTICLES, PublishedDraws, TARGET_FRAME, Trajectories},
@@ -15,10 +19,18 @@ use gradewise_zoo::{
 };
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
-/// Samples shown in `trajectories.svg`.
-const PANELS: usize = 6;
+/// The samples shown in `trajectories.svg`: the share of those drawn from that have a larger error.
+const PANELS: [(f64, &str); 6] = [
+    (0.0, "worst"),
+    (0.1, "90th percentile"),
+    (0.25, "75th percentile"),
+    (0.5, "median"),
+    (0.75, "25th percentile"),
+    (1.0, "best"),
+];
+/// The number of test samples that these are chosen from: those whose whole paths are simulated again for the figure.
+const DRAWN_FROM: usize = 60;
 
 /// Charged particles in space.
 pub struct NBodyTask;
@@ -321,12 +333,10 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         Ok(worst)
     }
 
-    fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> String {
+    fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> Option<Comparison> {
         // Only comparable if measured on published systems, and on about as many of them.
-        if config.data.source == SIMULATED || config.data.splits.test < COMPARABLE {
-            return String::new();
-        }
-        table(measures.first().value)
+        let comparable = config.data.source != SIMULATED && config.data.splits.test >= COMPARABLE;
+        comparable.then(|| table(measures.first().value))
     }
 
     fn figures(
@@ -336,11 +346,14 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         folder: &RunFolder,
     ) -> Result<Vec<&'static str>> {
         const FILE: &str = "trajectories.svg";
-        let title = "n-body: positions at frame 40 predicted from frame 30 (simulation units)";
-        let splits = Splits { test: PANELS.min(config.data.splits.test), ..config.data.splits };
+        let title = format!(
+            "n-body: frame 40 predicted from frame 30; of {} test samples, in the plane of largest extent",
+            DRAWN_FROM.min(config.data.splits.test)
+        );
+        let splits = Splits { test: DRAWN_FROM.min(config.data.splits.test), ..config.data.splits };
         let data = NBodySource { splits, ..config.data.clone() };
         let panels = panels(model, &trajectories(&data, Split::Test)?)?;
-        plots::trajectories(&folder.file(FILE), &panels, title)?;
+        plots::trajectories(&folder.file(FILE), &panels, &title)?;
         Ok(vec![FILE])
     }
 }
@@ -402,16 +415,16 @@ fn moments(config: &NBodySource) -> Result<NBodyData> {
     Ok(all.select(&order)?)
 }
 
-/// Published mean squared errors on the test split.
-const PUBLISHED: [(&str, f64); 8] = [
-    ("SE(3)-Transformer", 0.0244),
-    ("TFN", 0.0155),
-    ("NMP", 0.0107),
-    ("Radial Field", 0.0104),
-    ("EGNN", 0.0070),
-    ("SEGNN", 0.0043),
-    ("CGENN", 0.0039),
-    ("Multivector Neurons", 0.0035),
+/// Published mean squared errors on the test split, and their standard deviations where they are published.
+const PUBLISHED: [(&str, f64, Option<f64>); 8] = [
+    ("SE(3)-Transformer", 0.0244, None),
+    ("TFN", 0.0155, None),
+    ("NMP", 0.0107, None),
+    ("Radial Field", 0.0104, None),
+    ("EGNN", 0.0070, None),
+    ("SEGNN", 0.0043, None),
+    ("CGENN", 0.0039, Some(0.0001)),
+    ("Multivector Neurons", 0.0035, None),
 ];
 
 /// The minimum number of test systems for a comparison with published errors, which are on 2,000.
@@ -444,24 +457,20 @@ pub fn trajectories(config: &NBodySource, split: Split) -> Result<Trajectories> 
 }
 
 /// The published table with `ours` inserted; a single line if `ours` is far from all of them.
-fn table(ours: f64) -> String {
+fn table(ours: f64) -> Comparison {
     let [worst, best] = [f64::max, f64::min]
-        .map(|which| PUBLISHED.iter().map(|(_, error)| *error).reduce(which).unwrap_or(f64::NAN));
+        .map(|which| PUBLISHED.iter().map(|(_, error, _)| *error).reduce(which).unwrap_or(f64::NAN));
     // NaN counts as far.
-    if ours.is_nan() || ours >= 10.0 * worst {
-        return format!("published   {worst} to {best}; a longer run comes nearer (--preset paper)\n");
-    }
-    let mut rows: Vec<(&str, f64)> = PUBLISHED.to_vec();
-    let place = rows.iter().position(|(_, error)| *error < ours).unwrap_or(rows.len());
-    rows.insert(place, ("this run", ours));
-    let mut text = String::from("  test MSE\n");
-    for (index, (name, error)) in rows.iter().enumerate() {
-        let mark = if index == place { '>' } else { ' ' };
-        let spread = if *name == "CGENN" { " ± 0.0001" } else { "" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{mark} {name:<20} {error:.4}{spread}");
-    }
-    text
+    let is_far = ours.is_nan() || ours >= 10.0 * worst;
+    let published = |&(name, error, deviation): &(&str, f64, Option<f64>)| Compared {
+        deviation,
+        ..Compared::new(name, Whose::Published, vec![error])
+    };
+    let mut rows: Vec<Compared> = PUBLISHED.iter().map(published).collect();
+    let place = rows.iter().position(|row| row.values[0] < ours).unwrap_or(rows.len());
+    rows.insert(if is_far { 0 } else { place }, Compared::new("this run", Whose::Ours, vec![ours]));
+    let instead = format!("published   {worst} to {best}; a longer run comes nearer (--preset paper)");
+    Comparison { title: "test MSE".to_owned(), columns: Vec::new(), rows, instead: is_far.then_some(instead) }
 }
 
 /// The position of a particle among positions `[systems, 3, particles]`.
@@ -469,34 +478,45 @@ pub fn position(values: &[f64], particles: usize, system: usize, particle: usize
     std::array::from_fn(|axis| values[(system * 3 + axis) * particles + particle])
 }
 
-/// Panels of predicted and true motion of the first samples of a split.
+/// Panels of predicted and true motion, from the sample with the largest error to that with the smallest.
 ///
 /// # Errors
 /// Trajectories that lack the frames of the task; from the device.
 fn panels(model: &NBody, trajectories: &Trajectories) -> gradewise_nn::Result<Vec<plots::Panel>> {
-    let shown = trajectories.clone().take(PANELS.min(trajectories.systems()))?;
-    let data = NBodyData::from_trajectories(&shown)?;
+    let data = NBodyData::from_trajectories(trajectories)?;
     let predictions = predict(model, &data, EVALUATION_BATCH)?;
-    let frames =
-        (INPUT_FRAME..=TARGET_FRAME).map(|frame| shown.loc_at(frame)).collect::<Result<Vec<_>, _>>()?;
+    let errors = squared_errors(&predictions, &data)?;
+    let frames = (INPUT_FRAME..=TARGET_FRAME)
+        .map(|frame| trajectories.loc_at(frame))
+        .collect::<Result<Vec<_>, _>>()?;
     let particles = data.particles();
-    let width = 3 * particles;
-    let panel = |system: usize| {
-        let range = system * width..(system + 1) * width;
-        let squares =
-            predictions[range.clone()].iter().zip(&data.target()[range]).map(|(p, t)| (p - t).powi(2));
-        plots::Panel {
-            title: format!("test sample {system}: MSE {:.4}", squares.sum::<f64>() / width as f64),
-            particles: (0..particles)
-                .map(|particle| plots::Particle {
-                    charge: data.charges()[system * particles + particle],
-                    path: frames.iter().map(|frame| position(frame, particles, system, particle)).collect(),
-                    predicted: position(&predictions, particles, system, particle),
-                })
-                .collect(),
-        }
+    let panel = |(system, name): (usize, &str)| plots::Panel {
+        title: format!("{name}: sample {system}, MSE {:.1e}", errors[system]),
+        error: errors[system],
+        particles: (0..particles)
+            .map(|particle| plots::Particle {
+                charge: data.charges()[system * particles + particle],
+                path: frames.iter().map(|frame| position(frame, particles, system, particle)).collect(),
+                predicted: position(&predictions, particles, system, particle),
+            })
+            .collect(),
     };
-    Ok((0..data.len()).map(panel).collect())
+    Ok(chosen(&errors).into_iter().map(panel).collect())
+}
+
+/// The samples of the panels, each once, with their names.
+fn chosen(errors: &[f64]) -> Vec<(usize, &'static str)> {
+    let mut order: Vec<usize> = (0..errors.len()).collect();
+    order.sort_by(|&a, &b| errors[b].total_cmp(&errors[a]));
+    let mut chosen: Vec<(usize, &str)> = Vec::new();
+    for (share, name) in PANELS {
+        let place = (share * order.len().saturating_sub(1) as f64).round() as usize;
+        let Some(&system) = order.get(place) else { break };
+        if chosen.iter().all(|&(other, _)| other != system) {
+            chosen.push((system, name));
+        }
+    }
+    chosen
 }
 
 #[cfg(test)]
@@ -511,23 +531,33 @@ mod tests {
             let config = resolve::<NBodyTask>(resolver.assignment(setting).unwrap()).unwrap();
             NBodyTask::comparison(&Measures::new("mse", "MSE", 0.008), &config)
         };
-        assert!(text("train.seed=1").contains("> this run"));
-        assert_eq!((text("data.source=simulate"), text("data.test=8")), (String::new(), String::new()));
+        assert!(text("train.seed=1").unwrap().to_string().contains("> this run"));
+        assert_eq!((text("data.source=simulate"), text("data.test=8")), (None, None));
     }
 
     #[test]
     fn the_table_has_this_run_in_its_place() {
         for far in [0.5, f64::NAN] {
-            let line = table(far);
+            let line = table(far).to_string();
             assert!(line.lines().count() == 1 && line.contains("0.0244 to 0.0035"), "{line}");
         }
         for (ours, before, after) in [(0.05, 0, 8), (0.0080, 4, 4), (0.0001, 8, 0)] {
-            let table = table(ours);
+            let table = table(ours).to_string();
             let rows: Vec<&str> = table.lines().skip(1).collect();
             assert_eq!(rows.len(), 9);
             assert_eq!(rows.iter().position(|row| row.starts_with('>')), Some(before));
             assert_eq!(rows.len() - 1 - before, after);
         }
+    }
+
+    #[test]
+    fn panels_go_from_the_worst_sample_to_the_best() {
+        let errors: Vec<f64> = (0..60).map(|k| f64::from((k * 7) % 60)).collect();
+        let ranks: Vec<f64> = chosen(&errors).iter().map(|&(system, _)| errors[system]).collect();
+        assert_eq!(ranks, [59.0, 53.0, 44.0, 29.0, 15.0, 0.0]);
+        let few = chosen(&[1.0, 3.0]);
+        assert_eq!(few, [(1, "worst"), (0, "median")]);
+        assert_eq!(chosen(&[]), []);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use crate::{
     Command, Program,
+    config::differences,
     error::{Error, Result},
     output,
-    run::RunFolder,
+    run::{Contents, RunFolder},
+    task::number,
 };
 use clap::Args;
 use gradewise_nn::{checkpoint::TensorFile, train::MetricsLog};
@@ -23,8 +25,8 @@ const OF_THE_MACHINE: [&str; 6] = ["seconds", "joules", "memory", "devices", "gp
 
 /// Compare two runs, or two checkpoints: where their parameters, numbers and settings differ.
 ///
-/// For two run folders, shows the relative difference of each parameter, the first step at which each number of metrics.jsonl differs, and
-/// the settings that differ. For files, shows the parameters. With --tolerance, lists the differences above it, the largest first. Exits
+/// For two run folders, shows the settings that differ, the results at the end, the relative difference of each parameter, and the first
+/// step at which each number of metrics.jsonl differs. For files, shows the parameters. With --tolerance, lists the differences above it, the largest first. Exits
 /// with 1 if anything but settings differs by more than the tolerance; the default, 0, tests whether two runs have the same bits.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -87,6 +89,13 @@ impl Side {
     fn read(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             return Ok(Self { tensors: TensorFile::read(path)?, records: Vec::new(), settings: None });
+        }
+        if let Contents::Seeds(_) | Contents::Curve(_) = Contents::of(path)? {
+            return Err(Error::Usage(format!(
+                "{0} holds several runs; name two of them, or see all of them by `{1} export {0} --html`",
+                path.display(),
+                output::program()
+            )));
         }
         let folder = RunFolder::at(path);
         let records =
@@ -159,6 +168,8 @@ struct Report {
     difference: Option<f64>,
     only_first: Vec<String>,
     only_second: Vec<String>,
+    /// The results at the end of both runs: the name, and both values.
+    results: Vec<(String, f64, f64)>,
     /// Steps that both records have.
     steps: usize,
     partings: Vec<Parting>,
@@ -228,9 +239,13 @@ impl Report {
             only_second: only(&b, &a),
             parameters,
             difference,
+            results: results(&of_first, &of_second),
             steps: steps.len(),
             partings,
-            settings: settings(first.settings.as_ref(), second.settings.as_ref()),
+            settings: match (&first.settings, &second.settings) {
+                (Some(first), Some(second)) => differences(first, second),
+                _ => Vec::new(),
+            },
         }
     }
 
@@ -244,8 +259,17 @@ impl Report {
 
     /// Lists differences above the tolerance, the largest first, and counts the others.
     fn text(&self, limit: usize, tolerance: f64) -> String {
+        let mut text = String::new();
+        for (position, (key, a, b)) in self.settings.iter().enumerate() {
+            text += &format!("{:<12}{key}: {a} and {b}\n", if position == 0 { "settings" } else { "" });
+        }
+        for (position, (name, a, b)) in self.results.iter().enumerate() {
+            let ratio = if *b != 0.0 { format!(", {:.3} times", a / b) } else { String::new() };
+            let head = if position == 0 { "results" } else { "" };
+            text += &format!("{head:<12}{name}: {} and {}{ratio}\n", number(*a), number(*b));
+        }
         let differ = self.parameters.iter().filter(|parameter| parameter.difference != Some(0.0)).count();
-        let mut text = format!("parameters  {} in both, {differ} differ", self.parameters.len());
+        text += &format!("parameters  {} in both, {differ} differ", self.parameters.len());
         if differ > 0 {
             text += &format!("; all together by {}", Shown(self.difference));
         }
@@ -288,16 +312,34 @@ impl Report {
             }
         }
         for Parting { name, step, values: [a, b], largest } in past.iter().take(limit) {
+            // Numbers of 17 digits differ in the last ones, which three do not show.
+            let [a, b] =
+                [a, b].map(|value| if *largest < Some(1e-3) { value.to_string() } else { number(*value) });
             text += &format!("  {name}: {a} and {b} at step {step}, at most {} apart\n", Shown(*largest));
         }
         if past.len() > limit {
             text += &format!("            and {} more numbers (--limit)\n", past.len() - limit);
         }
-        for (position, (key, a, b)) in self.settings.iter().enumerate() {
-            text += &format!("{:<12}{key}: {a} and {b}\n", if position == 0 { "settings" } else { "" });
-        }
         text
     }
+}
+
+/// The last value of the measures that both records have: of the test split, of the valid one, and of the training loss.
+fn results(
+    first: &BTreeMap<String, BTreeMap<u64, f64>>,
+    second: &BTreeMap<String, BTreeMap<u64, f64>>,
+) -> Vec<(String, f64, f64)> {
+    let last = |values: &BTreeMap<u64, f64>| values.last_key_value().map(|(_, value)| *value);
+    let is_result = |name: &str| {
+        !name.contains('.')
+            && ["test_", "valid_", "train_loss", "asymmetry"].iter().any(|start| name.starts_with(start))
+    };
+    let found = first.iter().filter(|(name, _)| is_result(name));
+    let both =
+        found.filter_map(|(name, values)| Some((name.clone(), last(values)?, last(second.get(name)?)?)));
+    let mut both: Vec<_> = both.collect();
+    both.sort_by_key(|(name, ..)| !name.starts_with("test_"));
+    both
 }
 
 /// Formats a relative difference, if there is one.
@@ -310,29 +352,4 @@ impl fmt::Display for Shown {
             None => f.write_str("no number"),
         }
     }
-}
-
-/// The keys whose values differ.
-fn settings(first: Option<&toml::Table>, second: Option<&toml::Table>) -> Vec<(String, String, String)> {
-    fn leaves(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String>) {
-        for (name, value) in table {
-            let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-            match value {
-                toml::Value::Table(inner) => leaves(&key, inner, into),
-                other => drop(into.insert(key, other.to_string())),
-            }
-        }
-    }
-    let (Some(first), Some(second)) = (first, second) else { return Vec::new() };
-    let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
-    leaves("", first, &mut a);
-    leaves("", second, &mut b);
-    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let value = |side: &BTreeMap<String, String>, key: &String| {
-        side.get(key).cloned().unwrap_or_else(|| "unset".to_owned())
-    };
-    keys.into_iter()
-        .filter(|key| a.get(*key) != b.get(*key))
-        .map(|key| (key.clone(), value(&a, key), value(&b, key)))
-        .collect()
 }

@@ -9,9 +9,9 @@ use clap::Args;
 
 /// Check the GPU, its driver and this build, and say what to do.
 ///
-/// One line for each check: ok, info, warn, or FAIL followed by what to do about it. On each device, every operator runs once, forward and
-/// backward, and is compared with the CPU. Processes of others are listed, but never ended. Exits with 1 if a check fails, as without a
-/// driver or in a build without CUDA kernels.
+/// First what works, then one line for each check: ok, info, warn, or FAIL followed by what to do about it. On each device, every operator
+/// runs once, forward and backward, and is compared with f64 on the CPU. Processes of others are listed, but never ended. Exits with 1 if a
+/// check fails; that there is neither a GPU nor a build for one is no failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -185,8 +185,9 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()>
             text += &format!("{split} {} {}\n", other.label, number(other.value));
         }
         text += &task::symmetry_line::<T>("symmetry", asymmetry);
-        let comparison = if split == Split::Test { T::comparison(&measures, &config) } else { String::new() };
-        if !comparison.is_empty() {
+        if split == Split::Test
+            && let Some(comparison) = T::comparison(&measures, &config)
+        {
             text += &format!("\n{comparison}");
         }
         output::print(&text)?;

@@ -1,14 +1,22 @@
 //! `inspect`: names, shapes and statistics of the tensors in a file.
 
-use crate::{Command, Program, error::Result, output};
+use crate::{
+    Command, Program,
+    error::{Error, Result},
+    output,
+    run::{Contents, RunFolder},
+};
 use clap::Args;
 use gradewise_nn::{
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
     data::npy::NpyArray,
 };
 use serde::Serialize;
-use std::path::PathBuf;
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 /// The most characters of a metadata value that the table shows.
 const LONGEST_VALUE: usize = 160;
@@ -46,15 +54,15 @@ struct Statistics {
 
 /// Show what a file holds: names, shapes and statistics of its tensors.
 ///
-/// Reads checkpoints, any safetensors file, and NumPy .npy files.
+/// Reads checkpoints, any safetensors file, and NumPy .npy files; of the folder of a run, its checkpoint.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gradewise inspect runs/nbody-1/checkpoint.safetensors
+  gradewise inspect runs/nbody-1
   gradewise inspect data/loc_train_charged5_initvel1small.npy
   gradewise inspect weights.safetensors --json")]
 pub struct Inspect {
-    /// The file.
+    /// The file, or the folder of a run.
     pub file: PathBuf,
     /// Print one JSON object instead of a table.
     #[arg(long)]
@@ -77,8 +85,26 @@ fn run(arguments: &Inspect) -> Result<()> {
     output::print(&table(&report))
 }
 
+/// The checkpoint of a folder; other paths as they are.
+fn file_of(path: &Path) -> Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let runs = Contents::of(path)?.runs(path);
+    let checkpoints: Vec<PathBuf> = runs.iter().map(|run| RunFolder::at(run).checkpoint()).collect();
+    match &checkpoints[..] {
+        [only] => Ok(only.clone()),
+        several => Err(Error::Usage(format!(
+            "{} holds {} runs; name one of {}",
+            path.display(),
+            several.len(),
+            several.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
 fn examine(arguments: &Inspect) -> Result<Report> {
-    let path = &arguments.file;
+    let path = &file_of(&arguments.file)?;
     let file = path.display().to_string();
     let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
     if is_npy {

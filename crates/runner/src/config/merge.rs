@@ -19,6 +19,14 @@ pub fn text(settings: &impl Serialize) -> Result<String, ConfigError> {
     toml::to_string_pretty(settings).map_err(|error| ConfigError::Form(error.to_string()))
 }
 
+/// Settings as a table.
+///
+/// # Errors
+/// As [`text`].
+pub fn table(settings: &impl Serialize) -> Result<Table, ConfigError> {
+    Table::try_from(settings).map_err(|error| ConfigError::Form(error.to_string()))
+}
+
 /// Collects layers of settings over the defaults of `T`.
 ///
 /// `T` must serialise every one of its settings, so that its defaults are the list of valid keys and their types.
@@ -47,7 +55,7 @@ fn read_limited(path: &Path) -> io::Result<String> {
 impl Resolver {
     /// Starts from the defaults.
     pub fn new<T: Serialize>(defaults: &T) -> Result<Self, ConfigError> {
-        let table = Table::try_from(defaults).map_err(|error| ConfigError::Form(error.to_string()))?;
+        let table = table(defaults)?;
         Ok(Self { defaults: table.clone(), table, set: BTreeSet::new() })
     }
 

@@ -3,6 +3,7 @@
 
 mod as_text;
 mod bounds;
+mod differences;
 mod error;
 #[cfg(test)]
 mod fixture;
@@ -11,8 +12,9 @@ mod merge;
 mod names;
 mod run;
 
+pub use differences::differences;
 pub use error::{ConfigError, Origin, UnknownKey};
 pub use hardware::Hardware;
-pub use merge::{Resolver, text};
+pub use merge::{Resolver, table, text};
 pub use names::{Census, Fallback, Precision, Select, Strategy};
 pub use run::{Config, DataSection, Runtime, Section, Train, at_least_one, refuse};

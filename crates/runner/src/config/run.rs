@@ -340,7 +340,13 @@ impl Train {
             return refuse(
                 "train.warmup_steps",
                 t.warmup_steps,
-                &format!("at most train.steps = {}", t.steps),
+                &format!(
+                    "at most train.steps = {0}; where a preset has set it for more steps, add train.warmup_steps={1} \
+                     train.decay_steps={2}, the usual ones for {0}",
+                    t.steps,
+                    TrainerConfig::usual_warmup(t.steps),
+                    TrainerConfig::usual_decay(t.steps)
+                ),
             );
         }
         Ok(())

@@ -70,7 +70,7 @@ pub fn animation(path: &Path, scenes: &[Scene], title: &str, seconds: f64) -> Re
                     points.iter().map(|p| format!("{:.1},{:.1}", view.x(p), view.y(p))).collect();
                 let _ = writeln!(
                     svg,
-                    "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-opacity=\"0.3\" stroke-dasharray=\"{dash}\"/>",
+                    "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-opacity=\"0.5\" stroke-dasharray=\"{dash}\"/>",
                     line.join(" ")
                 );
             }
@@ -85,9 +85,13 @@ pub fn animation(path: &Path, scenes: &[Scene], title: &str, seconds: f64) -> Re
                         "<animate attributeName=\"{name}\" dur=\"{seconds}s\" repeatCount=\"indefinite\" values=\"{values}\"/>"
                     )
                 };
+                // Where the motion ends, for programs that do not animate, and for print.
+                let end = points.last().map_or([f64::NAN; 3], |point| *point);
                 let _ = writeln!(
                     svg,
-                    "<circle {style}>{}{}</circle>",
+                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" {style}>{}{}</circle>",
+                    view.x(&end),
+                    view.y(&end),
                     animate("cx", values(&|p| view.x(p))),
                     animate("cy", values(&|p| view.y(p)))
                 );

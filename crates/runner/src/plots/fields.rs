@@ -48,6 +48,15 @@ impl Map {
     }
 }
 
+impl Map {
+    /// The root of the mean square of all values; `None` without finite ones.
+    fn rms(&self) -> Option<f64> {
+        let rms =
+            (self.values.iter().map(|value| value * value).sum::<f64>() / self.values.len() as f64).sqrt();
+        rms.is_finite().then_some(rms)
+    }
+}
+
 /// One physical quantity.
 #[derive(Clone, Debug)]
 pub struct MapRow {
@@ -59,7 +68,9 @@ pub struct MapRow {
 
 const PANEL: f64 = 200.0;
 const GAP: f64 = 16.0;
-const LEFT: f64 = 96.0;
+const LEFT: f64 = 120.0;
+/// The height of the bar of colours.
+const BAR: f64 = 12.0;
 const HEADER: f64 = 72.0;
 /// Number of colour levels; few enough that equal neighbours can be merged into one rectangle.
 const LEVELS: usize = 48;
@@ -111,17 +122,17 @@ pub fn maps(path: &Path, rows: &[MapRow], columns: &[&str], title: &str, seconds
     for (at, row) in rows.iter().enumerate() {
         let top = HEADER + (PANEL + GAP) * at as f64;
         let scale = Scale::of(row);
-        for (line, text) in [(20.0, row.title.clone()), (42.0, scale.text())] {
-            let _ = writeln!(
-                svg,
-                "<text x=\"{GAP}\" y=\"{}\" font-size=\"12\" fill=\"{gray}\">{}</text>",
-                top + line,
-                escaped(&text)
-            );
-        }
+        let _ = writeln!(
+            svg,
+            "<text x=\"{GAP}\" y=\"{}\" font-size=\"13\" fill=\"{ink}\">{}</text>",
+            top + 18.0,
+            escaped(&row.title)
+        );
+        bar(&mut svg, &scale, top + 30.0);
     }
     for moment in 0..moments {
-        svg += "<g>\n";
+        // Programs that do not animate show the first moment.
+        svg += if moment == 0 { "<g>\n" } else { "<g display=\"none\">\n" };
         if moments > 1 {
             let share = |at: usize| at as f64 / moments as f64;
             let (values, times) = match moment {
@@ -148,7 +159,17 @@ pub fn maps(path: &Path, rows: &[MapRow], columns: &[&str], title: &str, seconds
                 let left = LEFT + (PANEL + GAP) * column as f64;
                 let differs = column > 0 && column + 1 == columns.len();
                 let scale = if differs { scale.of_differences(map.components) } else { Scale { ..scale } };
-                panel(&mut svg, map, &scale, left, HEADER + (PANEL + GAP) * at as f64);
+                let top = HEADER + (PANEL + GAP) * at as f64;
+                panel(&mut svg, map, &scale, left, top);
+                if differs && let Some(rms) = map.rms() {
+                    let _ = writeln!(
+                        svg,
+                        "<text x=\"{GAP}\" y=\"{}\" font-size=\"12\" fill=\"{gray}\">rms error</text>\
+                         <text x=\"{GAP}\" y=\"{}\" font-size=\"12\" fill=\"{gray}\">{rms:.2e}</text>",
+                        top + 92.0,
+                        top + 108.0
+                    );
+                }
             }
         }
         svg += "</g>\n";
@@ -186,10 +207,6 @@ impl Scale {
         Self { low: -self.high, high: self.high, signed: true }
     }
 
-    fn text(&self) -> String {
-        if self.high.is_finite() { format!("{:.2} … {:.2}", self.low, self.high) } else { String::new() }
-    }
-
     /// The colour level of a value; `None` for NaN.
     fn level(&self, value: f64) -> Option<usize> {
         let share = (value - self.low) / (self.high - self.low);
@@ -203,6 +220,41 @@ impl Scale {
         let (a, b, share) = (colors[first], colors[first + 1], place - first as f64);
         let mix = |a: u8, b: u8| (f64::from(a) + share * (f64::from(b) - f64::from(a))).round() as u8;
         RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+    }
+}
+
+/// Draws the colours of a scale as a bar, with the values at its ends and in its middle below.
+fn bar(svg: &mut String, scale: &Scale, top: f64) {
+    if !scale.high.is_finite() {
+        return;
+    }
+    let width = LEFT - 2.0 * GAP;
+    let step = width / LEVELS as f64;
+    for level in 0..LEVELS {
+        let _ = write!(
+            svg,
+            "<rect x=\"{:.2}\" y=\"{top}\" width=\"{:.2}\" height=\"{BAR}\" fill=\"{}\"/>",
+            GAP + step * level as f64,
+            step + 0.2,
+            hex(scale.color(level))
+        );
+    }
+    let middle = (scale.low + scale.high) / 2.0;
+    for (value, x, anchor) in
+        [(scale.low, GAP, "start"), (middle, GAP + width / 2.0, "middle"), (scale.high, GAP + width, "end")]
+    {
+        // Two digits: three such numbers fit below the bar.
+        let text = if value == 0.0 || (0.1..1000.0).contains(&value.abs()) {
+            format!("{value:.1}")
+        } else {
+            format!("{value:.0e}")
+        };
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x}\" y=\"{}\" font-size=\"11\" text-anchor=\"{anchor}\" fill=\"{}\">{text}</text>",
+            top + BAR + 13.0,
+            hex(GRAY)
+        );
     }
 }
 

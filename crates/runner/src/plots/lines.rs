@@ -1,10 +1,17 @@
 //! Lines over a common axis.
 
 use super::{
-    BLUE, FONT, GRAY, INK, VERMILION, failed, legend, log_chart, range, save, significant, styled, swatch,
+    BLUE, GRAY, VERMILION,
+    axis::Axis,
+    failed,
+    header::{Entry, Mark, header},
+    range, save, styled,
 };
 use crate::error::Result;
-use plotters::{coord::CoordTranslate, prelude::*};
+use plotters::{
+    coord::{CoordTranslate, Shift},
+    prelude::*,
+};
 use std::path::Path;
 
 /// A line and its name.
@@ -34,33 +41,18 @@ const COLORS: [RGBColor; 7] = [
 ///
 /// # Errors
 /// The figure cannot be drawn or written.
-pub fn lines(path: &Path, lines: &[Line], title: &str, (x, y): (&str, &str)) -> Result<()> {
+pub fn lines(path: &Path, lines: &[Line], title: &str, names: (&str, &str)) -> Result<()> {
     let lines = shown(lines, f64::is_finite);
     let Some([(left, right), (low, high)]) = extent(&lines) else { return Ok(()) };
     let margin = (0.06 * (high - low)).max(1e-12 + 1e-6 * high.abs());
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (860, 480)).into_drawing_area();
-        root.fill(&WHITE).map_err(failed(path))?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, (FONT, 20).into_font().color(&INK))
-            .margin(16)
-            .x_label_area_size(48)
-            .y_label_area_size(90)
-            .build_cartesian_2d(left..right.max(left + 1e-12), low - margin..high + margin)
-            .map_err(failed(path))?;
-        styled(&mut chart.configure_mesh())
-            .x_desc(x)
-            .y_desc(y)
-            .y_label_formatter(&|value| {
-                if value.abs() < 1e-12 { "0".to_owned() } else { significant(*value) }
-            })
-            .draw()
-            .map_err(failed(path))?;
-        draw(&mut chart, lines, [VERMILION, BLUE, GRAY].into_iter(), 0).map_err(failed(path))?;
-        root.present().map_err(failed(path))?;
-    }
-    save(path, &svg)
+    let colors = [VERMILION, BLUE, GRAY];
+    let across = Axis::linear((left, right.max(left + 1e-9 * (1.0 + left.abs()))), 4);
+    let up = Axis::linear((low - margin, high + margin), 4);
+    drawn(path, (title, &marks(&lines, &colors, Mark::Line(2))), |body| {
+        let mut chart = builder(body).build_cartesian_2d(across, up)?;
+        styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw()?;
+        draw(&mut chart, &lines, &colors, 0)
+    })
 }
 
 /// Draws lines with their points, both axes logarithmic. Values that such axes cannot show (not positive, not finite) are left out;
@@ -68,25 +60,48 @@ pub fn lines(path: &Path, lines: &[Line], title: &str, (x, y): (&str, &str)) -> 
 ///
 /// # Errors
 /// The figure cannot be drawn or written.
-pub fn log_lines(path: &Path, lines: &[Line], title: &str, (x, y): (&str, &str)) -> Result<()> {
+pub fn log_lines(path: &Path, lines: &[Line], title: &str, names: (&str, &str)) -> Result<()> {
     let lines = shown(lines, |value| value.is_finite() && value > 0.0);
-    let Some([across, up]) = extent(&lines) else { return Ok(()) };
+    let Some([(left, right), (low, high)]) = extent(&lines) else { return Ok(()) };
+    let across = Axis::log((left / 1.2, right * 1.2), 9);
+    let up = Axis::log((low / 1.6, high * 1.6), 10);
+    drawn(path, (title, &marks(&lines, &COLORS, Mark::Dotted(2))), |body| {
+        let mut chart = builder(body).build_cartesian_2d(across, up)?;
+        styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw()?;
+        draw(&mut chart, &lines, &COLORS, 4)
+    })
+}
+
+type Area<'b> = DrawingArea<SVGBackend<'b>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// Draws a figure with its title and the names of its series, and saves it.
+fn drawn(
+    path: &Path,
+    (title, entries): (&str, &[Entry<'_>]),
+    content: impl FnOnce(&Area<'_>) -> Drawn,
+) -> Result<()> {
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (860, 520)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (860, 500)).into_drawing_area();
         root.fill(&WHITE).map_err(failed(path))?;
-        let mut chart = log_chart(&root, title, across, up).map_err(failed(path))?;
-        styled(&mut chart.configure_mesh())
-            .x_desc(x)
-            .y_desc(y)
-            .x_label_formatter(&|value| significant(*value))
-            .y_label_formatter(&|value| significant(*value))
-            .draw()
-            .map_err(failed(path))?;
-        draw(&mut chart, lines, COLORS.into_iter().cycle(), 4).map_err(failed(path))?;
+        content(&header(&root, title, entries).map_err(failed(path))?).map_err(failed(path))?;
         root.present().map_err(failed(path))?;
     }
     save(path, &svg)
+}
+
+/// The axes of both kinds of figures, before their ranges.
+fn builder<'a, 'b>(area: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut builder = ChartBuilder::on(area);
+    builder.margin_left(12).margin_right(24).x_label_area_size(48).y_label_area_size(90);
+    builder
+}
+
+/// The entries of the legend.
+fn marks<'a>(lines: &[Shown<'a>], colors: &[RGBColor], mark: Mark) -> Vec<Entry<'a>> {
+    let entry = |((label, _), &color): (&Shown<'a>, &RGBColor)| Entry { label, color, mark };
+    lines.iter().zip(colors.iter().cycle()).map(entry).collect()
 }
 
 fn shown(lines: &[Line], can_be: impl Fn(f64) -> bool) -> Vec<Shown<'_>> {
@@ -101,20 +116,21 @@ fn extent(lines: &[Shown<'_>]) -> Option<[(f64, f64); 2]> {
     (across.0 <= across.1).then_some([across, up])
 }
 
-/// Draws the lines, dots of the given radius in pixels at their points, and their names.
-fn draw<'a, 'b: 'a, CT: CoordTranslate<From = (f64, f64)>>(
-    chart: &mut ChartContext<'a, SVGBackend<'b>, CT>,
-    lines: Vec<Shown<'_>>,
-    colors: impl Iterator<Item = RGBColor>,
+/// Draws the lines, with dots of the given radius in pixels at their points.
+fn draw<'b, CT: CoordTranslate<From = (f64, f64)>>(
+    chart: &mut ChartContext<'_, SVGBackend<'b>, CT>,
+    lines: &[Shown<'_>],
+    colors: &[RGBColor],
     dots: u32,
-) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
-    for ((label, points), color) in lines.into_iter().zip(colors) {
-        chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(dots))?
-            .label(label)
-            .legend(swatch(color));
+) -> Drawn {
+    for ((_, points), color) in lines.iter().zip(colors.iter().cycle()) {
+        chart.draw_series(LineSeries::new(points.clone(), color.stroke_width(2)))?;
+        if dots > 0 || points.len() == 1 {
+            let circle = |&point| Circle::new(point, dots.max(3), color.filled());
+            chart.draw_series(points.iter().map(circle))?;
+        }
     }
-    legend(chart, SeriesLabelPosition::UpperLeft)
+    Ok(())
 }
 
 #[cfg(test)]

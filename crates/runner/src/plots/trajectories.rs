@@ -1,12 +1,13 @@
 //! True and predicted motion of a few systems.
 
 use super::{BLUE, FONT, GRAY, GRID, INK, VERMILION, failed, save};
-use crate::error::Result;
+use crate::{error::Result, output::write_json};
 use plotters::{coord::Shift, prelude::*};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// One particle of a panel.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Particle {
     /// Its charge, whose sign determines the colour.
     pub charge: f64,
@@ -17,10 +18,12 @@ pub struct Particle {
 }
 
 /// One system.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Panel {
     /// Heading.
     pub title: String,
+    /// The mean squared error of the prediction.
+    pub error: f64,
     /// Its particles.
     pub particles: Vec<Particle>,
 }
@@ -31,7 +34,7 @@ const PANEL: (u32, u32) = (340, 340);
 const HEADER: u32 = 84;
 
 /// Draws the systems side by side, each projected on the two axes along which it extends furthest, both to the same
-/// scale. Without panels nothing is drawn.
+/// scale, and writes them beside the figure as JSON, of which the page of the run makes views that turn. Without panels nothing is drawn.
 ///
 /// # Errors
 /// The figure cannot be drawn or written.
@@ -53,7 +56,8 @@ pub fn trajectories(path: &Path, panels: &[Panel], title: &str) -> Result<()> {
         }
         root.present().map_err(failed(path))?;
     }
-    save(path, &svg)
+    save(path, &svg)?;
+    write_json(&path.with_extension("json"), &panels)
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -152,11 +156,12 @@ mod tests {
         let path = folder.path().join("trajectories.svg");
         let panel = |k: usize| Panel {
             title: format!("sample {k}"),
+            error: 0.5,
             particles: (0..3)
                 .map(|p| Particle {
                     charge: if p == 1 { -1.0 } else { 1.0 },
                     path: (0..11).map(|t| [p as f64 + 0.1 * t as f64, (k + t) as f64 * 0.2, 0.0]).collect(),
-                    predicted: [p as f64 + 1.0, 2.0, f64::NAN],
+                    predicted: [p as f64 + 1.0, 2.0, if k == 3 { f64::NAN } else { 0.0 }],
                 })
                 .collect(),
         };
@@ -166,6 +171,9 @@ mod tests {
         for label in ["sample 0", "sample 3", "prediction", "true path", "charge"] {
             assert!(svg.contains(label), "{label}");
         }
+        let json = std::fs::read_to_string(folder.path().join("trajectories.json")).unwrap();
+        let read: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        assert_eq!((read.len(), &read[1]["particles"][2]["predicted"][0]), (4, &3.0.into()));
         trajectories(&folder.path().join("none.svg"), &[], "x").unwrap();
         assert!(!folder.path().join("none.svg").exists());
     }

@@ -1,4 +1,4 @@
-//! A description of the machine, for an issue.
+//! A description of the machine, for the folder of a run and for an issue.
 
 use crate::doctor;
 use gradewise_kernels::build_info;
@@ -7,6 +7,41 @@ use std::{env, fmt::Write, fs};
 /// Prefixes of environment variables that change the behaviour of this program or its libraries.
 const PREFIXES: [&str; 9] =
     ["GRADEWISE_", "CUDA_", "NCCL_", "NVIDIA_", "CUBLAS", "RAYON_", "RUST_", "SLURM_", "LD_LIBRARY_PATH"];
+
+/// Parts of names whose values are secrets.
+const SECRET_NAMES: [&str; 9] =
+    ["token", "secret", "password", "passwd", "apikey", "api_key", "api-key", "credential", "authorization"];
+
+/// Whether a word announces a secret.
+pub fn names_secret(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|name| lower.contains(name))
+}
+
+/// The name of this machine, if the system tells it.
+pub fn host() -> Option<String> {
+    let variable = |name: &str| env::var(name).ok();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| variable("HOSTNAME")).or_else(|| variable("COMPUTERNAME"))?;
+    Some(host.trim().to_owned()).filter(|host| !host.is_empty())
+}
+
+/// The value of `key` in lines of `key<separator>value`.
+fn field(text: &str, key: &str, separator: char) -> Option<String> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(separator));
+    let (_, value) = lines.find(|(name, _)| name.trim() == key)?;
+    Some(value.trim().trim_matches('"').to_owned()).filter(|value| !value.is_empty())
+}
+
+/// The text of a file of the system; empty if it cannot be read.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The model of the processor, if the system tells it.
+pub fn processor() -> Option<String> {
+    field(&read("/proc/cpuinfo"), "model name", ':')
+}
 
 /// Versions, system, processor, memory and environment variables, one per line.
 pub fn describe() -> String {
@@ -31,18 +66,10 @@ pub fn describe() -> String {
         ),
     }
     line("system", &format!("{} {}", env::consts::OS, env::consts::ARCH));
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let field = |text: &str, key: &str, separator: char| {
-        let lines = text.lines().filter_map(|line| line.split_once(separator));
-        lines
-            .filter(|(name, _)| name.trim() == key)
-            .map(|(_, value)| value.trim().trim_matches('"').to_owned())
-            .next()
-    };
     for (name, value) in [
         ("release", field(&read("/etc/os-release"), "PRETTY_NAME", '=')),
         ("kernel", Some(read("/proc/sys/kernel/osrelease").trim().to_owned())),
-        ("processor", field(&read("/proc/cpuinfo"), "model name", ':')),
+        ("processor", processor()),
         ("memory", field(&read("/proc/meminfo"), "MemTotal", ':')),
         ("available", field(&read("/proc/meminfo"), "MemAvailable", ':')),
     ] {
@@ -58,6 +85,7 @@ pub fn describe() -> String {
         .collect();
     variables.sort();
     for (name, value) in variables {
+        let value = if names_secret(&name) { "<secret>" } else { &value };
         let _ = writeln!(text, "variable    {name}={value}");
     }
     text

@@ -115,6 +115,26 @@ impl RunFolder {
         self.path.join("metrics.jsonl")
     }
 
+    /// What the run is, where it was made and what came out: [`About`](crate::page::About).
+    pub fn about(&self) -> PathBuf {
+        self.path.join("run.json")
+    }
+
+    /// The machine, for people.
+    pub fn environment(&self) -> PathBuf {
+        self.path.join("environment.txt")
+    }
+
+    /// The report that the run printed at its end.
+    pub fn result(&self) -> PathBuf {
+        self.path.join("result.txt")
+    }
+
+    /// The page about the run.
+    pub fn page(&self) -> PathBuf {
+        self.path.join("report.html")
+    }
+
     /// The figure of loss over steps.
     pub fn loss(&self) -> PathBuf {
         self.path.join("loss.svg")

@@ -1,8 +1,10 @@
 //! The environment of a run: device, folder, interrupts, and monitoring.
 
+mod contents;
 mod deterministic;
 mod dump;
 mod energy;
+pub mod environment;
 mod failure;
 mod folder;
 mod interrupt;
@@ -14,6 +16,7 @@ mod sampler;
 mod target;
 mod team;
 
+pub use contents::Contents;
 pub use deterministic::require_deterministic;
 pub use dump::{DumpRequest, dumped};
 pub use energy::Energy;

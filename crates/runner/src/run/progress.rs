@@ -15,7 +15,7 @@ impl Progress {
     /// Progress towards `total` steps, `done` of them taken.
     pub fn new(total: u64, done: u64) -> Self {
         let bar = (std::io::stderr().is_terminal() && !output::is_named()).then(|| {
-            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}  {eta} left")
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {elapsed}, {eta} left")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::new(total).with_style(style).with_position(done);
             bar.reset_eta();

@@ -1,11 +1,13 @@
 //! The interface of a task, which the runner turns into commands.
 
 mod bootstrap;
+mod comparison;
 mod measures;
 mod source;
 mod splits;
 
 pub use bootstrap::{Interval, median, trimmed_mean};
+pub use comparison::{Compared, Comparison, Whose};
 pub use measures::{Measure, Measures, Statistic, number};
 pub use source::Source;
 pub use splits::Splits;
@@ -155,10 +157,9 @@ pub trait Task: Sized + 'static {
         None
     }
 
-    /// A comparison of `measures` with published results, as text; empty if no comparable results are published for the task or these
-    /// settings.
-    fn comparison(_measures: &Measures, _config: &TaskConfig<Self>) -> String {
-        String::new()
+    /// A comparison of `measures` with published results; `None` if no comparable results are published for the task or these settings.
+    fn comparison(_measures: &Measures, _config: &TaskConfig<Self>) -> Option<Comparison> {
+        None
     }
 
     /// Draws figures of the trained model into the run folder, and returns their file names.

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     config::{DataSection, Resolver},
     error::{Error, Result},
-    output, plots,
+    output, page, plots,
     run::RunFolder,
     task::{self, Statistic, Task, TaskConfig},
 };
@@ -80,8 +80,12 @@ pub fn train<T: Task>(
     let series: Vec<plots::CurvePoint> = curve.points.iter().map(Point::plotted).collect();
     let title = format!("{}, {steps} steps", T::TITLE);
     plots::curve(&parent.file("curve.svg"), &series, &title, &format!("test {}", T::LOSS))?;
+    page::refresh(parent.path());
     let folder = parent.path().display();
-    output::print(&format!("{}\nruns    {folder}\n        curve.json curve.svg\n", curve.table()))?;
+    output::print(&format!(
+        "{}\nruns    {folder}\n        report.html curve.json curve.svg\n",
+        curve.table()
+    ))?;
     curve.points.iter().try_for_each(|point| point.summary.verdict())
 }
 

@@ -11,6 +11,7 @@ use crate::{
     config::{self, Resolver},
     error::{Error, Result},
     output,
+    page::{self, About},
     run::{self, Caller, DumpRequest, Energy, Interrupt, Memory, RunFolder, Team},
     task::{self, Measures, Task, TaskConfig},
 };
@@ -124,7 +125,8 @@ fn shared<T: Task>(
         run::obey_supervisor(move || interrupt.request());
     }
     let dump = arguments.dump;
-    let runs = Runs { placement, data, interrupt, team, at_once: arguments.at_once, dump };
+    let (preset, at_once) = (arguments.preset, arguments.at_once);
+    let runs = Runs { placement, data, interrupt, team, at_once, dump, preset };
     let out = arguments.out;
     match (curve, seeds) {
         (Some(configs), seeds) => {
@@ -225,6 +227,8 @@ struct Runs<'a, T: Task> {
     at_once: usize,
     /// Layers whose results for the first samples are written into the run folder, separated by commas.
     dump: Option<&'a str>,
+    /// The preset that was asked for.
+    preset: Option<&'a str>,
 }
 
 impl<T: Task> Runs<'_, T> {
@@ -293,6 +297,10 @@ impl<T: Task> Runs<'_, T> {
             Some(folder) => {
                 folder.write_config(config)?;
                 let kept = RunFolder::at(folder.path());
+                let begun = (trainer.model().parameter_count(), trainer.steps());
+                let about = About::of::<T>(&kept, self.preset, config, placement, begun, self.team.world())?;
+                about.write(&kept)?;
+                about.write_environment(&kept)?;
                 // The energy counter covers everything on the device, so it is meaningless for concurrent runs.
                 let energy =
                     if self.at_once > 1 { Energy::uncounted() } else { Energy::start(&placement.device) };
@@ -300,7 +308,7 @@ impl<T: Task> Runs<'_, T> {
                     trainer,
                     config,
                     placement,
-                    folder,
+                    (folder, about),
                     losses,
                     (memory, energy),
                     self.team,
@@ -322,6 +330,7 @@ impl<T: Task> Runs<'_, T> {
                     Ok(Some(outcome)) => kept.keep_error(steps, &outcome.verdict()),
                     _ => kept.keep_error(steps, &result),
                 }
+                page::refresh(kept.path());
                 result
             }
         }

@@ -3,7 +3,7 @@
 use super::{Outcome, Place, Runs, refuse_existing};
 use crate::{
     error::{Error, Result},
-    output,
+    output, page,
     run::{RunFolder, Team},
     task::{self, Measures, Statistic, Task, TaskConfig, number},
 };
@@ -138,7 +138,8 @@ fn several<T: Task>(
     parent: &Path,
     threads: usize,
 ) -> Result<Vec<(u64, Outcome)>> {
-    let Runs { placement, data, interrupt, at_once, .. } = runs;
+    let Runs { placement, data, interrupt, at_once, preset, .. } = runs;
+    let preset = *preset;
     let at_once = *at_once;
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<(usize, (u64, Outcome))>> {
@@ -149,7 +150,7 @@ fn several<T: Task>(
             cuda.set_limit(config.runtime.memory_mib.saturating_mul(1 << 20) / threads);
         }
         let (data, interrupt) = (data.clone(), interrupt.clone());
-        let runs = Runs { placement, data, interrupt, team: &team, at_once, dump: None };
+        let runs = Runs { placement, data, interrupt, team: &team, at_once, dump: None, preset };
         let mut outcomes = Vec::new();
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
@@ -311,8 +312,14 @@ impl Summary {
     pub fn report(&self, parent: &Path) -> Result<()> {
         let path = parent.join("summary.json");
         output::write_json(&path, self)?;
-        let mut text =
-            format!("{}\nruns     {}\nsummary  {}\n", self.table(), parent.display(), path.display());
+        page::refresh(parent);
+        let mut text = format!(
+            "{}\nruns     {}\nsummary  {}\npage     {}\n",
+            self.table(),
+            parent.display(),
+            path.display(),
+            RunFolder::at(parent).page().display()
+        );
         if self.together.is_some_and(f64::is_finite) {
             // Writing to a string cannot fail.
             let _ = writeln!(

@@ -1,6 +1,5 @@
 //! `export`: the record of a run for other programs and for people.
 
-mod page;
 mod tensorboard;
 
 use super::import::said;
@@ -8,8 +7,8 @@ use crate::{
     Command, Program,
     error::{Error, Result},
     options::one_of,
-    output,
-    run::{RunFolder, Target},
+    output, page,
+    run::{Contents, RunFolder, Target},
 };
 use clap::Args;
 use gradewise_nn::{
@@ -53,20 +52,22 @@ fn beginning(path: &Path, records: &[Value]) -> f64 {
     (since(changed) - last).max(0.0)
 }
 
-/// Write the record of a run for TensorBoard and as one page with its figures, or its weights for another library.
+/// Write the record of runs for TensorBoard and as one page with their figures, or the weights of a run for another library.
 ///
-/// Writes into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained; both
-/// unless one is selected. A second export replaces the first. An unfinished run can be exported at any time.
+/// Writes into the folder of each run: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained;
+/// both unless one is selected. A second export replaces the first. An unfinished run can be exported at any time. The folder of --seeds or
+/// --curve gets a page with all its runs. Several folders are put side by side on one page, which --out names.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gradewise export runs/nbody-1
   gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs
+  gradewise export runs/nbody-1 runs/nbody-2 --out comparison.html
   gradewise export runs/nbody-1 --to cgenn --out state_dict.safetensors")]
 pub struct Export {
-    /// The folder of the run; with --to, a checkpoint may be named instead.
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
+    /// The folder of a run, of --seeds or of --curve; with --to, a checkpoint may be named instead.
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
     /// Write events for TensorBoard.
     #[arg(long)]
     pub tensorboard: bool,
@@ -77,8 +78,9 @@ pub struct Export {
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(), requires = "out",
         conflicts_with_all = ["tensorboard", "html"])]
     pub to: Option<Library>,
-    /// The file for these weights. An earlier export of the same model is replaced, any other file only with --overwrite.
-    #[arg(long, value_name = "FILE", requires = "to")]
+    /// The file for these weights, or for the page of several runs [default of the page: comparison.html]. An earlier export is replaced,
+    /// any other file only with --overwrite.
+    #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Replace whatever file --out names.
     #[arg(long, requires = "out")]
@@ -89,10 +91,17 @@ impl Command for Export {
     const NAME: &'static str = "export";
 
     fn run(&self, _: &Program) -> Result<()> {
-        match (self.to, &self.out) {
-            (Some(library), Some(out)) => {
-                weights(&self.run, library, Target::new("--out", out, self.overwrite), out)
+        match (self.to, &self.out, &self.runs[..]) {
+            (Some(library), Some(out), [run]) => {
+                weights(run, library, Target::new("--out", out, self.overwrite), out)
             }
+            (Some(_), ..) => Err(Error::Usage(
+                "--to takes the weights of one run; name one folder or checkpoint".to_owned(),
+            )),
+            (None, Some(_), [_]) => Err(Error::Usage(
+                "--out is for --to, or for the page of several runs; the page of one run is in its folder"
+                    .to_owned(),
+            )),
             _ => run(self),
         }
     }
@@ -112,31 +121,55 @@ fn weights(run: &Path, library: Library, target: Target<'_>, out: &Path) -> Resu
 }
 
 fn run(arguments: &Export) -> Result<()> {
-    let folder = RunFolder::at(&arguments.run);
-    let records = MetricsLog::read(folder.metrics())?;
+    let with_events = arguments.tensorboard || !arguments.html;
+    let with_page = arguments.html || !arguments.tensorboard;
+    let mut written: Vec<PathBuf> = Vec::new();
+    let mut all: Vec<PathBuf> = Vec::new();
+    for path in &arguments.runs {
+        let contents = Contents::of(path)?;
+        let runs = contents.runs(path);
+        for run in &runs {
+            let folder = RunFolder::at(run);
+            if with_events {
+                written.push(events(&folder)?);
+            }
+            if with_page {
+                written.push(page::write(&folder)?);
+            }
+        }
+        if with_page && contents != Contents::Run {
+            written.push(page::write_of(path)?);
+        }
+        all.extend(runs);
+    }
+    if with_page && arguments.runs.len() > 1 {
+        let path = arguments.out.clone().unwrap_or_else(|| PathBuf::from("comparison.html"));
+        Target::new("--out", &path, arguments.overwrite).require_free(&[], page::is_page)?;
+        let names: Vec<String> = arguments.runs.iter().map(|run| run.display().to_string()).collect();
+        written.push(page::write_several(&names.join(", "), &all, &path)?);
+    }
+    let lines: Vec<String> = written.iter().map(|path| format!("{}\n", path.display())).collect();
+    output::print(&lines.concat())
+}
+
+/// Writes the events of a run for TensorBoard.
+fn events(folder: &RunFolder) -> Result<PathBuf> {
+    let records = match folder.metrics().exists() {
+        true => MetricsLog::read(folder.metrics())?,
+        false => Vec::new(),
+    };
     if records.is_empty() {
         return Err(Error::Usage(format!(
             "{} holds no records; name the folder of a run that has taken steps",
             folder.metrics().display()
         )));
     }
-    let mut written: Vec<PathBuf> = Vec::new();
-    if arguments.tensorboard || !arguments.html {
-        let start = beginning(&folder.metrics(), &records);
-        let bytes = tensorboard::events(&records, start);
-        // TensorBoard recognises this name. It is the same for every export of a run, so that a second export replaces the first.
-        let path = folder.file(&format!("events.out.tfevents.{:010}.gradewise", start as u64));
-        replace_file(&path, |file| file.write_all(&bytes))?;
-        written.push(path);
-    }
-    if arguments.html || !arguments.tensorboard {
-        let page = page::page(&folder, &records)?;
-        let path = folder.file("report.html");
-        replace_file(&path, |file| file.write_all(page.as_bytes()))?;
-        written.push(path);
-    }
-    let lines: Vec<String> = written.iter().map(|path| format!("{}\n", path.display())).collect();
-    output::print(&lines.concat())
+    let start = beginning(&folder.metrics(), &records);
+    let bytes = tensorboard::events(&records, start);
+    // TensorBoard recognises this name. It is the same for every export of a run, so that a second export replaces the first.
+    let path = folder.file(&format!("events.out.tfevents.{:010}.gradewise", start as u64));
+    replace_file(&path, |file| file.write_all(&bytes))?;
+    Ok(path)
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! `report`: writes an archive with the information that an issue needs, and nothing else.
 
-mod environment;
 mod redact;
 
 use crate::{
     Command, Program, doctor,
     error::{Error, Result},
     output,
-    run::{RunFolder, Target},
+    run::{RunFolder, Target, environment},
 };
 use clap::Args;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};

@@ -1,10 +1,8 @@
 //! Redaction of private information.
 
+use crate::run::environment::{self, names_secret};
 use std::{env, path::Path};
 
-/// Name fragments that mark the following value as a secret.
-const SECRET_NAMES: [&str; 9] =
-    ["token", "secret", "password", "passwd", "apikey", "api_key", "api-key", "credential", "authorization"];
 /// Prefixes of well-known kinds of tokens.
 const SECRET_BEGINNINGS: [&str; 10] =
     ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "hf_", "sk-", "xoxb-", "AKIA", "eyJ"];
@@ -29,9 +27,7 @@ impl Redactor {
         let run = run.and_then(|run| run.canonicalize().ok()).map(|run| run.display().to_string());
         let variable = |name: &str| env::var(name).ok();
         let user = variable("USER").or_else(|| variable("USERNAME"));
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| variable("HOSTNAME"));
-        let host = host.or_else(|| variable("COMPUTERNAME")).map(|host| host.trim().to_owned());
-        let named = [(user, "<user>"), (host, "<host>")];
+        let named = [(user, "<user>"), (environment::host(), "<host>")];
         let names = named.into_iter().filter_map(|(name, instead)| Some((name?, instead)));
         // Names like `root` are not private, and names of two letters occur in many words.
         let telling =
@@ -157,12 +153,6 @@ impl Redactor {
         let is_mail = word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
         (is_mail || (is_address && word != "127.0.0.1")).then(|| "<address>".to_owned())
     }
-}
-
-/// Whether a word announces a secret.
-fn names_secret(word: &str) -> bool {
-    let lower = word.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|name| lower.contains(name))
 }
 
 /// The length of the JSON string at the start of a text, quotes included.

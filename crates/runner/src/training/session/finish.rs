@@ -1,30 +1,27 @@
-//! The end of a run: figures, the measures on the test split, and the report.
+//! The end of a run: the measures on the test split, figures of the task, and the report.
 
 use super::{End, Session};
 use crate::{
     error::{Error, Result},
-    output, plots,
+    output,
     run::Interrupt,
     task::{self, Task, number},
     training::Outcome,
 };
 use gradewise_autograd::stoppable;
 use gradewise_nn::{
-    checkpoint::Checkpoint,
-    train::{MetricsLog, Samples},
+    checkpoint::{Checkpoint, replace_file},
+    train::Samples,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 impl<T: Task> Session<'_, T> {
-    /// Draws the figures and reports on the test split.
+    /// Draws the figures of the task and reports on the test split.
     pub fn finish(mut self, end: End, test: &T::Data, interrupt: &Interrupt) -> Result<Outcome> {
         let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
         let (seconds, joules) = (self.seconds(), self.energy.joules());
         let utilization = self.sampler.total();
         let memory = self.team.memory(&self.memory)?;
-        let records = MetricsLog::read(self.folder.metrics())?;
-        let title = format!("{}: loss and learning rate", T::TITLE);
-        plots::loss(&self.folder.loss(), &history::<T>(&records), &title, T::LOSS)?;
         let interrupted = || {
             Error::Interrupted(format!(
                 "interrupted after step {steps}; go on with: {} train {} --resume {folder}",
@@ -95,10 +92,12 @@ impl<T: Task> Session<'_, T> {
             text += &format!("valid {} {} of the same weights, the best there\n", first.label, number(valid));
         }
         text += "\n";
-        let comparison = T::comparison(&measures, config);
-        if measures.are_finite() && !comparison.is_empty() {
+        let comparison = if measures.are_finite() { T::comparison(&measures, config) } else { None };
+        if let Some(comparison) = &comparison {
             text += &format!("{comparison}\n");
         }
+        self.about.measured(&measures, test.len(), comparison);
+        self.about.write(&self.folder)?;
         text += &self.gradient_count();
         text += &task::symmetry_line::<T>("symmetry   ", asymmetry);
         for member in &memory {
@@ -114,11 +113,10 @@ impl<T: Task> Session<'_, T> {
                 busy.gpu, busy.memory
             );
         }
-        let kept = if self.config.train.keeps_best() { " best.safetensors" } else { "" };
-        text += &format!(
-            "run folder  {folder}\n            config.toml metrics.jsonl checkpoint.safetensors{kept} loss.svg {}\n",
-            figures.join(" ")
-        );
+        let kept = self.config.train.keeps_best().then_some("best.safetensors");
+        let files = ["report.html", "result.txt", "config.toml", "metrics.jsonl", "checkpoint.safetensors"];
+        let files = files.into_iter().chain(kept).chain(["loss.svg"]).chain(figures);
+        text += &format!("run folder  {folder}\n            {}\n", files.collect::<Vec<_>>().join(" "));
         if end == End::Stalled {
             text += &format!(
                 "stopped early: {} evaluations without a valid {} below {}; go on with  {} train {} --resume {folder} \
@@ -140,20 +138,9 @@ impl<T: Task> Session<'_, T> {
         if let Some(full) = T::PRESETS.get(1) {
             text += &format!("full run    {} train {} --preset {}\n", output::program(), T::NAME, full.name);
         }
+        replace_file(self.folder.result(), |file| file.write_all(text.trim_start().as_bytes()))?;
         output::print(&text)?;
         let skipped = self.trainer.skipped_steps();
         Ok(Outcome { test: measures, valid, asymmetry, steps, skipped, seconds, joules })
-    }
-}
-
-/// The curves from the records of a run.
-fn history<T: Task>(records: &[Value]) -> plots::LossHistory {
-    let series = |key: &str| -> Vec<(u64, f64)> {
-        records.iter().filter_map(|record| Some((record["step"].as_u64()?, record[key].as_f64()?))).collect()
-    };
-    plots::LossHistory {
-        train: series("train_loss"),
-        valid: series(&format!("valid_{}", T::DECIDES)),
-        lr: series("lr"),
     }
 }

@@ -9,6 +9,7 @@ use super::steps::Steps;
 use crate::{
     error::{Error, Result},
     output,
+    page::{About, Pace},
     run::{Energy, Interrupt, Memory, Progress, RunFolder, Sampler, Team},
     task::{Batch, Measures, Task, TaskConfig, number},
 };
@@ -102,11 +103,13 @@ pub struct Session<'a, T: Task> {
     config: &'a TaskConfig<T>,
     placement: &'a Placement,
     folder: RunFolder,
+    about: About,
     metrics: MetricsLog,
     memory: Memory,
     team: &'a Team,
     energy: Energy,
     sampler: Sampler,
+    page: Pace,
     /// Smallest valid error so far, if the best weights are kept.
     best: f64,
     stall: Stall,
@@ -126,7 +129,7 @@ impl<'a, T: Task> Session<'a, T> {
         mut trainer: Trainer<T::Model>,
         config: &'a TaskConfig<T>,
         placement: &'a Placement,
-        folder: RunFolder,
+        (folder, about): (RunFolder, About),
         losses: Losses,
         (memory, energy): (Memory, Energy),
         team: &'a Team,
@@ -157,11 +160,13 @@ impl<'a, T: Task> Session<'a, T> {
             config,
             placement,
             folder,
+            about,
             metrics,
             memory,
             team,
             energy,
             sampler: Sampler::start(&placement.device),
+            page: Pace::new(),
             best,
             stall,
             losses,
@@ -299,6 +304,7 @@ impl<'a, T: Task> Session<'a, T> {
             train.schedule().lr(step.saturating_sub(1)),
             self.seconds()
         ));
+        self.page.refresh(self.folder.path());
         Ok(true)
     }
 
