@@ -57,7 +57,8 @@ def test_a_run_has_what_its_folder_has(run):
     assert run.summary is None and run.runs == {} and run.best is None
     opened = gw.Run(run.folder)
     assert opened.metrics == run.metrics and opened.output == ""
-    assert repr(run) == f"<run {run.folder}>"
+    assert repr(run) == f"<run {run.folder}: nbody, 3 steps, test_mse {run.result['test_mse']:.4g}>"
+    assert run.about["preset"] == "quick" and run.page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_metrics(run):

@@ -121,6 +121,20 @@ class Run:
         return json.loads(_core.toml_to_json((self.folder / "config.toml").read_text(encoding="utf-8")))
 
     @property
+    def about(self) -> dict[str, Any]:
+        """What the run is: task, preset and settings that differ from it, commands, machines, measures (run.json).
+
+        Empty for folders of several runs, and of earlier versions.
+        """
+        path = self.folder / "run.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    @property
+    def page(self) -> Path:
+        """The page about the run, for a browser."""
+        return self.folder / "report.html"
+
+    @property
     def metrics(self) -> Metrics:
         """The records of the run so far."""
         path = self.folder / "metrics.jsonl"
@@ -174,14 +188,18 @@ class Run:
         return evaluate(self.checkpoint, split, **options)
 
     def __repr__(self) -> str:
-        return f"<run {self.folder}>"
+        about = self.about
+        facts = [f"{about['task']}, {about['steps']} steps"] if about else []
+        for first in about.get("measures", [])[:1]:
+            facts.append(f"test_{first['key']} {first['value']:.4g}" if first["value"] is not None else "diverged")
+        return f"<run {self.folder}{': ' if facts else ''}{', '.join(facts)}>"
 
     def _repr_html_(self) -> str:
         parts = [f"<p>run <code>{html.escape(str(self.folder))}</code></p>"]
         if self.output:
             parts.append(f"<pre>{html.escape(self.output.strip())}</pre>")
         if "loss" in self.plots:
-            parts.append(self.plots["loss"].svg)
+            parts.append(f'<div style="max-width: 100%; overflow-x: auto">{self.plots["loss"].svg}</div>')
         return "".join(parts)
 
 
