@@ -108,8 +108,10 @@ impl About {
     ) -> Result<Self> {
         let earlier = Self::read(folder);
         let first = T::PRESETS.first().map_or("", |preset| preset.name);
-        let preset = preset.map(str::to_owned).or_else(|| earlier.as_ref().map(|run| run.preset.clone()));
-        let preset = preset.unwrap_or_else(|| first.to_owned());
+        // A folder of another version may name a preset that is no more.
+        let kept = earlier.as_ref().map(|run| run.preset.as_str());
+        let kept = kept.filter(|name| T::PRESETS.iter().any(|preset| preset.name == *name));
+        let preset = preset.or(kept).unwrap_or(first).to_owned();
         let named = task::resolve::<T>(&task::resolver::<T>(Some(&preset))?)?;
         let changed = config::differences(&config::table(config)?, &config::table(&named)?);
         let changed = changed.into_iter().map(|(key, value, preset)| Setting { key, value, preset });
