@@ -1,7 +1,7 @@
 //! A dot plot of results beside each other, on a logarithmic axis, as HTML that wraps on narrow screens.
 
 use super::html::Html;
-use crate::task::{Comparison, Whose, number};
+use crate::task::{Comparison, Whose};
 use gradewise_bench::plots::{log_ticks, tick_labels};
 
 /// The dot plot of the primary measure, the largest error first; nothing without two positive values.
@@ -37,7 +37,7 @@ pub fn plot(comparison: &Comparison) -> Html {
         let mut line = Html::new();
         line.put("span", &[("class", &"name"), ("title", &kind)], Html::of(&row.name));
         line.put("span", &[("class", &"track")], track);
-        let mut shown = Html::of(number(*value));
+        let mut shown = Html::of(row.text(*value));
         shown.put("small", &[], Html::of(row.spread()));
         line.put("span", &[("class", &"value")], shown);
         plot.put("div", &[("class", &class)], line).markup("\n");

@@ -35,6 +35,12 @@ impl Compared {
         Self { name: name.to_owned(), whose, values, deviation: None }
     }
 
+    /// A value as text: of a publication with the four decimals that it gives, which [`number`] would show as more exact than they are.
+    pub fn text(&self, value: f64) -> String {
+        let fixed = format!("{value:.4}");
+        if self.whose == Whose::Published && fixed.parse() == Ok(value) { fixed } else { number(value) }
+    }
+
     /// The deviation as text, with as many decimals as [`number`] gives its value: ` ± 0.0001`; empty without one.
     pub fn spread(&self) -> String {
         match (self.deviation, self.values.first()) {
@@ -78,7 +84,7 @@ impl fmt::Display for Comparison {
         for row in &self.rows {
             let mark = if row.whose == Whose::Ours { '>' } else { ' ' };
             write!(f, "{mark} {:<names$}", row.name)?;
-            row.values.iter().try_for_each(|&value| write!(f, " {:>width$}", number(value)))?;
+            row.values.iter().try_for_each(|&value| write!(f, " {:>width$}", row.text(value)))?;
             write!(f, "{}", row.spread())?;
             writeln!(f)?;
         }
@@ -107,6 +113,11 @@ mod tests {
         assert_eq!(lines[2], "  other                   0.2500 ± 0.0011");
         table.rows[1] = Compared { deviation: Some(1e-4), ..table.rows[1].clone() };
         assert_eq!(table.rows[1].spread(), " ± 0.0001");
+        assert_eq!(
+            (table.rows[1].text(0.0006), table.rows[0].text(0.0006)),
+            ("0.0006".into(), "6.00e-4".into())
+        );
+        assert_eq!(table.rows[1].text(1.8e-6), "1.80e-6");
         table.columns.clear();
         assert_eq!(table.to_string().lines().next(), Some("  test MSE"), "no blanks at the end");
         table.instead = Some("published   far".to_owned());
