@@ -89,7 +89,7 @@ pub fn write_several(title: &str, folders: &[PathBuf], path: &Path) -> Result<Pa
 /// Writes the page of the runs of a folder into it.
 ///
 /// # Errors
-/// As [`write`] and [`write_several`]; a folder that holds no run.
+/// As [`write()`] and [`write_several`]; a folder that holds no run.
 pub fn write_of(path: &Path) -> Result<PathBuf> {
     let contents = Contents::of(path)?;
     let folder = RunFolder::at(path);
