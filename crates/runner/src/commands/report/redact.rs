@@ -56,7 +56,11 @@ impl Redactor {
                 .find(|&(at, c)| is_separator(c, &after[at..]))
                 .map_or(after.len(), |(at, _)| at);
             let (word, after) = after.split_at(end);
-            let instead = if secret_next && !word.is_empty() {
+            // Environments are written with their secrets replaced already.
+            let is_placeholder = word == "secret" && separators.ends_with('<') && after.starts_with('>');
+            let instead = if is_placeholder {
+                None
+            } else if secret_next && !word.is_empty() {
                 Some("<secret>".to_owned())
             } else {
                 self.instead_of(word)
@@ -192,6 +196,7 @@ mod tests {
             ("~/x ../y ./z", "<path> <path> ./z"),
             ("tried /usr/lib/libcuda.so.1", "tried /usr/lib/libcuda.so.1"),
             ("GRADEWISE_TOKEN=of-the-run", "GRADEWISE_TOKEN=<secret>"),
+            ("GRADEWISE_TOKEN=<secret>", "GRADEWISE_TOKEN=<secret>"),
             ("{\"api_key\": \"abc\", \"lr\": 0.1}", "{\"api_key\": \"<secret>\", \"lr\": 0.1}"),
             ("Authorization: Bearer abc", "Authorization: <secret> <secret>"),
             ("--password hunter2 --lr 1", "--password <secret> --lr 1"),
