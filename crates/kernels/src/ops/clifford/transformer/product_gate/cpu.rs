@@ -36,21 +36,24 @@ pub(super) fn forward<T: Real>(order: &Order, (sizes, options): (Sizes, Options)
     let (factors, half) = (factors::<T>(order), T::narrow(0.5));
     chunks(out, sizes.rows).into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
         let at = |line: usize, row: usize| x[line * sizes.rows + chunk * CHUNK + row];
-        for s in 0..sizes.scalars {
-            for (row, out) in lines[s].iter_mut().enumerate() {
+        for (s, line) in lines.iter_mut().enumerate().take(sizes.scalars) {
+            for (row, out) in line.iter_mut().enumerate() {
                 *out = jet(options.scalar_gate, at(sizes.scalars + s, row)).0 * at(s, row);
             }
         }
         for channel in 0..sizes.channels {
             let count = lines[sizes.scalars + channel].len();
-            for row in 0..count {
+            let gate = |row: usize| {
                 let form = factors.iter().enumerate().fold(T::zero(), |form, (p, &factor)| {
                     form + factor * at(sizes.line(p, 1, channel), row) * at(sizes.line(p, 2, channel), row)
                 });
-                let gate = jet(options.gate, half * form).0;
-                for p in 0..sizes.planes {
-                    lines[sizes.scalars + p * sizes.channels + channel][row] =
-                        gate * at(sizes.line(p, 0, channel), row);
+                jet(options.gate, half * form).0
+            };
+            let gates: Vec<T> = (0..count).map(gate).collect();
+            for p in 0..sizes.planes {
+                let line = &mut lines[sizes.scalars + p * sizes.channels + channel];
+                for (row, (out, &gate)) in line.iter_mut().zip(&gates).enumerate() {
+                    *out = gate * at(sizes.line(p, 0, channel), row);
                 }
             }
         }
