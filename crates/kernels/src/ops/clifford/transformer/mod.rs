@@ -4,6 +4,7 @@
 
 mod activation;
 pub mod channel_norm;
+mod chunks;
 pub mod equi_linear;
 pub mod heads;
 pub mod joint_norm;

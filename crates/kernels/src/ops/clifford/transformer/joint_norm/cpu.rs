@@ -4,7 +4,7 @@ use super::{Operands, Sizes};
 use crate::{
     Array, Result,
     cpu::{parallel::Flushed, simd::Real},
-    ops::clifford::transformer::Order,
+    ops::clifford::transformer::{Order, chunks::chunks},
 };
 use rayon::prelude::*;
 
@@ -90,20 +90,8 @@ impl<'a, T: Real> Work<'a, T> {
         mean.map(|mean| T::one() / (mean / T::narrow(set.len() as f64) + self.epsilon).sqrt())
     }
 
-    /// The lines of each chunk of a matrix `[…, rows]`.
-    fn chunks<'b>(&self, out: &'b mut [T]) -> Vec<Vec<&'b mut [T]>> {
-        let rows = self.sizes.rows;
-        let mut chunks: Vec<Vec<&'b mut [T]>> = (0..rows.div_ceil(CHUNK)).map(|_| Vec::new()).collect();
-        for line in out.chunks_mut(rows.max(1)) {
-            for (chunk, part) in chunks.iter_mut().zip(line.chunks_mut(CHUNK)) {
-                chunk.push(part);
-            }
-        }
-        chunks
-    }
-
     pub fn forward(&self, out: &mut [T]) {
-        let chunks = self.chunks(out);
+        let chunks = chunks(out, self.sizes.rows, CHUNK);
         chunks.into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
             let (start, count) = (chunk * CHUNK, lines.first().map_or(0, |line| line.len()));
             for set in &self.sets {
@@ -123,7 +111,7 @@ impl<'a, T: Real> Work<'a, T> {
 
     /// Writes the gradient of x, and returns those of the gains and of the scalars' gains.
     pub fn backward(&self, grad: &[T], out: &mut [T]) -> Vec<T> {
-        let chunks = self.chunks(out);
+        let chunks = chunks(out, self.sizes.rows, CHUNK);
         let partials: Vec<Vec<T>> = chunks
             .into_par_iter()
             .enumerate()

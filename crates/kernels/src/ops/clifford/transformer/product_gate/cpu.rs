@@ -3,23 +3,12 @@
 use super::{Options, Sizes};
 use crate::{
     cpu::{parallel::Flushed, simd::Real},
-    ops::clifford::transformer::{Order, activation::jet},
+    ops::clifford::transformer::{Order, activation::jet, chunks::chunks},
 };
 use rayon::prelude::*;
 
 /// Rows of a chunk.
 const CHUNK: usize = 256;
-
-/// The lines of each chunk of rows of a matrix `[…, rows]`.
-fn chunks<T>(matrix: &mut [T], rows: usize) -> Vec<Vec<&mut [T]>> {
-    let mut chunks: Vec<Vec<&mut [T]>> = (0..rows.div_ceil(CHUNK)).map(|_| Vec::new()).collect();
-    for line in matrix.chunks_mut(rows.max(1)) {
-        for (chunk, part) in chunks.iter_mut().zip(line.chunks_mut(CHUNK)) {
-            chunk.push(part);
-        }
-    }
-    chunks
-}
 
 impl Sizes {
     /// The line of part `part` of a channel in the operand.
@@ -34,7 +23,7 @@ fn factors<T: Real>(order: &Order) -> Vec<T> {
 
 pub(super) fn forward<T: Real>(order: &Order, (sizes, options): (Sizes, Options), x: &[T], out: &mut [T]) {
     let (factors, half) = (factors::<T>(order), T::narrow(0.5));
-    chunks(out, sizes.rows).into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
+    chunks(out, sizes.rows, CHUNK).into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
         let at = |line: usize, row: usize| x[line * sizes.rows + chunk * CHUNK + row];
         for (s, line) in lines.iter_mut().enumerate().take(sizes.scalars) {
             for (row, out) in line.iter_mut().enumerate() {
@@ -68,7 +57,7 @@ pub(super) fn backward<T: Real>(
     out: &mut [T],
 ) {
     let (factors, half) = (factors::<T>(order), T::narrow(0.5));
-    chunks(out, sizes.rows).into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
+    chunks(out, sizes.rows, CHUNK).into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
         let at = |matrix: &[T], line: usize, row: usize| matrix[line * sizes.rows + chunk * CHUNK + row];
         for s in 0..sizes.scalars {
             for row in 0..lines[s].len() {
