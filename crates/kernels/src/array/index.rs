@@ -9,7 +9,10 @@ use crate::{
 };
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// A list of indices below a known bound, checked when it is made, resident on a device, and cheap to clone.
@@ -27,6 +30,8 @@ struct Inner {
     resident: Option<Resident>,
     /// Whether [`Index::overwrite`] is refused.
     constant: bool,
+    /// [Parts](Index::parts) on which captured work relies; 0 for none.
+    relied_on: AtomicUsize,
     reciprocals: Mutex<Vec<(DType, Array)>>,
 }
 
@@ -34,6 +39,7 @@ struct Inner {
 pub(crate) struct Lists {
     pub values: Vec<u32>,
     groups: OnceLock<Groups>,
+    parts: OnceLock<usize>,
 }
 
 /// The lists in a device's memory. They are there from the creation on, because a captured graph cannot wait for a transfer. Their sizes
@@ -95,8 +101,16 @@ impl Lists {
             }
         };
         let values = values.iter().enumerate().map(check).collect::<Result<_>>()?;
-        Ok(Self { values, groups: OnceLock::new() })
+        Ok(Self { values, groups: OnceLock::new(), parts: OnceLock::new() })
     }
+}
+
+/// The greatest number that divides both; the other one of 0.
+pub(crate) fn common_divisor(mut a: usize, mut b: usize) -> usize {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// Positions of a list of indices, grouped by value.
@@ -155,6 +169,7 @@ impl Index {
             device: Device::Cuda(device.clone()),
             resident: Some(resident),
             constant: true,
+            relied_on: AtomicUsize::new(0),
             reciprocals: Mutex::default(),
         })))
     }
@@ -195,6 +210,7 @@ impl Index {
             device: device.clone(),
             resident,
             constant,
+            relied_on: AtomicUsize::new(0),
             reciprocals: Mutex::default(),
         })))
     }
@@ -228,7 +244,12 @@ impl Index {
             Ok(self.clone())
         } else {
             let values = self.lists()?.values.clone();
-            Self::of(Lists { values, groups: OnceLock::new() }, self.bound(), device, false)
+            Self::of(
+                Lists { values, groups: OnceLock::new(), parts: OnceLock::new() },
+                self.bound(),
+                device,
+                false,
+            )
         }
     }
 
@@ -247,8 +268,9 @@ impl Index {
     }
 
     /// Replaces the indices by those of `source`, which may be on another device, for every clone of this list: captured work that reads it
-    /// sees the new ones. Returns `false` and changes nothing if the number of indices or their bound differs, or if this is a
-    /// [`constant`](Self::constant).
+    /// sees the new ones. Returns `false` and changes nothing if the number of indices or their bound differs, if this is a
+    /// [`constant`](Self::constant), or if captured work computes parts of the list by themselves that are none in `source`: such work has to
+    /// be captured again.
     ///
     /// # Errors
     /// From the device; inside a capture.
@@ -258,6 +280,10 @@ impl Index {
             return Ok(false);
         }
         let lists = source.lists()?;
+        let relied_on = self.0.relied_on.load(Ordering::Relaxed);
+        if relied_on > 0 && !lists.parts(self.bound()).is_multiple_of(relied_on) {
+            return Ok(false);
+        }
         if let Some(resident) = &self.0.resident {
             resident.write(NAME, &lists, self.bound())?;
         }
@@ -312,9 +338,35 @@ impl Index {
         if let Some(resident) = self.resident() {
             resident.values.read(0, bytemuck::cast_slice_mut(&mut values), "Index::to_vec")?;
         }
-        let lists = Arc::new(Lists { values, groups: OnceLock::new() });
+        let lists = Arc::new(Lists { values, groups: OnceLock::new(), parts: OnceLock::new() });
         *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         Ok(lists)
+    }
+
+    /// The most parts of equal length into which the list falls, such that each points to its own of as many equal parts of what is indexed,
+    /// as the edges of a batch of graphs of one size do: 1 if it does not fall apart, or if it is [borrowed](Self::borrow).
+    pub fn parts(&self) -> usize {
+        let lists = self.0.lists.read().unwrap_or_else(PoisonError::into_inner);
+        lists.as_ref().map_or(1, |lists| lists.parts(self.bound()))
+    }
+
+    /// [`parts`](Self::parts) for work that is captured: indices that do not fall into them will not [overwrite](Self::overwrite) these.
+    pub(crate) fn rely_on_parts(&self) -> usize {
+        // Fewer do not occupy a device, and may fall apart by chance.
+        const FEWEST: usize = 8;
+        let parts = self.parts();
+        if parts < FEWEST {
+            return 1;
+        }
+        if !self.0.constant {
+            self.0.relied_on.store(parts, Ordering::Relaxed);
+        }
+        parts
+    }
+
+    /// Parts into which both lists fall.
+    pub(crate) fn rely_on_parts_with(&self, other: &Self) -> usize {
+        common_divisor(self.rely_on_parts(), other.rely_on_parts())
     }
 
     /// The lists in the memory of the device; `None` on the host.
@@ -328,6 +380,20 @@ impl Lists {
     /// deterministic scatter-add, whatever the number of threads.
     pub fn groups(&self, bound: usize) -> &Groups {
         self.groups.get_or_init(|| Groups::of(&self.values, bound))
+    }
+
+    /// See [`Index::parts`].
+    pub fn parts(&self, bound: usize) -> usize {
+        let length = self.values.len();
+        let falls_into = |parts: usize| {
+            let (entries, targets) = (length / parts, bound / parts);
+            let of = |(position, &value): (usize, &u32)| value as usize / targets == position / entries;
+            self.values.iter().enumerate().all(of)
+        };
+        *self.parts.get_or_init(|| {
+            let divides = |parts: &usize| length.is_multiple_of(*parts) && bound.is_multiple_of(*parts);
+            (2..=length.min(bound)).rev().filter(divides).find(|&parts| falls_into(parts)).unwrap_or(1)
+        })
     }
 }
 
@@ -360,6 +426,29 @@ impl fmt::Debug for Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_falls_into_parts_that_stay_if_work_relies_on_them() {
+        let index = |values: &[usize], bound| Index::new(values, bound, &Device::Cpu).unwrap();
+        let graphs = index(&[1, 0, 1, 3, 3, 2, 4, 5, 4], 6);
+        assert_eq!(graphs.parts(), 3);
+        assert_eq!(index(&[1, 0, 1, 3, 3, 2, 4, 5, 3], 6).parts(), 1);
+        assert_eq!(index(&[0, 1, 2, 3], 4).parts(), 4);
+        assert_eq!(index(&[0, 1, 3, 3], 4).parts(), 2);
+        assert_eq!([index(&[], 4).parts(), index(&[0, 0], 1).parts(), index(&[0, 1], 3).parts()], [1; 3]);
+        assert_eq!(graphs.rely_on_parts(), 1, "too few");
+
+        let pairs: Vec<usize> = (0..20).map(|edge| edge ^ 1).collect();
+        let (pairs, loops) = (index(&pairs, 20), index(&(0..20).collect::<Vec<_>>(), 20));
+        let mixed: Vec<usize> = (0..20).map(|edge| (edge + 1) % 20).collect();
+        let mixed = index(&mixed, 20);
+        assert_eq!([pairs.parts(), loops.parts(), mixed.parts()], [10, 20, 1]);
+        assert!(pairs.overwrite(&mixed).unwrap() && pairs.overwrite(&loops).unwrap());
+        assert!(pairs.overwrite(&index(&(0..20).map(|edge| edge ^ 1).collect::<Vec<_>>(), 20)).unwrap());
+        assert_eq!(pairs.rely_on_parts_with(&loops), 10);
+        assert!(!pairs.overwrite(&mixed).unwrap());
+        assert!(pairs.overwrite(&loops).unwrap(), "it falls into finer parts");
+    }
 
     #[test]
     fn overwriting_changes_every_holder_or_nothing() {

@@ -18,13 +18,15 @@ pub(crate) struct Arena {
     /// The stream under capture.
     stream: Stream,
     free: Mutex<HashMap<usize, Vec<Kept>>>,
+    /// Blocks that are not free yet, while some are held.
+    held: Mutex<Option<Vec<Kept>>>,
     bytes: AtomicUsize,
 }
 
 impl Arena {
     pub fn new(accounts: &Arc<Accounts>, stream: &Stream) -> Self {
         let (accounts, stream) = (Arc::clone(accounts), stream.clone());
-        Self { accounts, stream, free: Mutex::default(), bytes: AtomicUsize::new(0) }
+        Self { accounts, stream, free: Mutex::default(), held: Mutex::default(), bytes: AtomicUsize::new(0) }
     }
 
     pub fn bytes(&self) -> usize {
@@ -51,7 +53,28 @@ impl Arena {
 
     pub(super) fn give(&self, block: DeviceMemory) {
         let kept = self.accounts.owned_by_graph(block);
+        if let Some(held) = self.held().as_mut() {
+            return held.push(kept);
+        }
         self.free().entry(kept.memory.bytes()).or_default().push(kept);
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Vec<Kept>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on, blocks that arrays are done with stay as they are; or they are free again.
+    pub(super) fn hold(&self, holds: bool) {
+        let mut held = self.held();
+        if holds {
+            held.get_or_insert_default();
+        } else {
+            let blocks = held.take().unwrap_or_default();
+            drop(held);
+            blocks
+                .into_iter()
+                .for_each(|kept| self.free().entry(kept.memory.bytes()).or_default().push(kept));
+        }
     }
 
     fn size(bytes: usize) -> usize {

@@ -107,6 +107,17 @@ impl CudaDevice {
         self.capture(work)
     }
 
+    /// Whether memory of the capture of this thread that arrays are done with is kept from others.
+    pub(super) fn hold_memory(&self, holds: bool) {
+        let arena = self
+            .gate()
+            .session()
+            .and_then(|session| session.as_ref().map(|session| Arc::clone(&session.arena)));
+        if let Some(arena) = arena {
+            arena.hold(holds);
+        }
+    }
+
     pub(super) fn record<R>(&self, fusion: Fusion, work: impl FnOnce() -> Result<R>) -> Result<Recorded<R>> {
         const NAME: &str = "capture";
         let fail = |source| self.error(NAME, source);

@@ -317,6 +317,8 @@ impl CudaDevice {
         describe: impl FnOnce() -> String,
         queue: impl FnOnce() -> Result<(), gradewise_ffi::Error>,
     ) -> Result<()> {
+        // Kernels that a capture holds back come first.
+        self.flush()?;
         if debug::waits() {
             return self.queue_and_wait(operation, describe, queue);
         }

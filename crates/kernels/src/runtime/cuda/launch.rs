@@ -121,6 +121,11 @@ impl CudaDevice {
         if fuse::is_recording(self) { fuse::settle_at(self, address) } else { Ok(()) }
     }
 
+    /// Launches kernels that a capture of this thread holds back.
+    pub(super) fn flush(&self) -> Result<()> {
+        if fuse::is_recording(self) { fuse::flush(self) } else { Ok(()) }
+    }
+
     /// Computes the values of a capture of this thread that wait. To be called before work that reads or writes memory by other means than a
     /// kernel's arguments, and before a kernel that changes arrays which others hold.
     pub(crate) fn settle(&self) -> Result<()> {

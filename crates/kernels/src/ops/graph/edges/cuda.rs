@@ -114,6 +114,7 @@ fn require_counts(operation: &'static str, outer: usize, width: usize) -> Result
 /// The ends of edges: the receivers, where they are on the device, and where the senders are.
 pub(super) struct Ends<'a> {
     pub receivers: &'a Index,
+    pub senders: &'a Index,
     pub to: &'a Resident,
     pub from: &'a Resident,
 }
@@ -128,7 +129,7 @@ pub(super) fn difference(
     ends: &Ends<'_>,
     shape: &[usize],
 ) -> Result<Array> {
-    let Ends { receivers, to, from } = ends;
+    let &Ends { receivers, senders, to, from } = ends;
     let (last, features, dtype) = (shape.len() - 1, h.dims()[h.rank() - 1], h.dtype());
     let width = shape[last];
     // For the first map of a block of that many features.
@@ -178,8 +179,9 @@ pub(super) fn difference(
             let units = share.groups * edges * packs;
             let args = share.args(args.size(units).value(&divisor(edges)).value(&divisor(packs)));
             let describe = || {
+                let parts = receivers.rely_on_parts_with(senders);
                 let (to, from) = (to.values(), from.values());
-                let function = Function::Difference { to, from, edges, nodes, features };
+                let function = Function::Difference { to, from, parts, edges, nodes, features };
                 (pitch == features).then(|| out.described(function, &[h])).flatten()
             };
             // SAFETY: 1: as above; several neighbours are taken only where all rows and addresses allow it. 2: `out` is new. 3: linear, the
@@ -212,7 +214,7 @@ pub(super) fn net_inflow(
     shape: &[usize],
     summands: &[&Array],
 ) -> Result<Array> {
-    let Ends { receivers, to, from } = ends;
+    let &Ends { receivers, senders, to, from } = ends;
     let dtype = x.array.dtype();
     let out = Array::for_kernel(operation, shape, dtype, device)?;
     let (elements, nodes, edges) = (out.elements(), receivers.bound(), receivers.len());
@@ -261,8 +263,9 @@ pub(super) fn net_inflow(
     let [first, rest @ ..] = &in_place[..] else {
         let kernel = pack.kernel(["net_inflow", "net_inflow_wide"], &out);
         let describe = || {
+            let parts = receivers.rely_on_parts_with(senders);
             let [arriving, leaving] =
-                [to, from].map(|lists| lists.groups()).map(|[starts, order]| Groups { starts, order });
+                [to, from].map(|lists| lists.groups()).map(|[starts, order]| Groups { starts, order, parts });
             let function = Function::NetInflow { arriving, leaving, nodes, edges, features: x.size };
             let is_contiguous = x.pitch == x.size;
             is_contiguous.then(|| out.described(function, &[&x.array])).flatten()

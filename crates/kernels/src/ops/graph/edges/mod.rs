@@ -174,7 +174,7 @@ pub fn edge_difference(
     if let (Device::Cuda(device), Some(to), Some(from)) =
         (h.device(), receivers.resident(), senders.resident())
     {
-        let ends = cuda::Ends { receivers, to, from };
+        let ends = cuda::Ends { receivers, senders, to, from };
         return cuda::difference(&device, NAME, &h, attributes.as_ref(), &ends, &shape);
     }
     let attributes = attributes.map(|attributes| attributes.cast(h.dtype())).transpose()?;
@@ -218,7 +218,7 @@ pub fn net_inflow_onto(summands: &[&Array], x: &Array, receivers: &Index, sender
     if let (Device::Cuda(device), Some(to), Some(from)) =
         (x.device(), receivers.resident(), senders.resident())
     {
-        let ends = cuda::Ends { receivers, to, from };
+        let ends = cuda::Ends { receivers, senders, to, from };
         return cuda::net_inflow(&device, NAME, &rows, &ends, &shape, summands);
     }
     let (to, from) = (receivers.lists()?, senders.lists()?);

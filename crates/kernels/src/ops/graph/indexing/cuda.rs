@@ -47,8 +47,9 @@ pub(super) fn select(
     // divide rows and addresses. 2: `out` is new. 3: linear, the kernel strides. 4: the index is borrowed.
     unsafe {
         device.launch_value(operation, Kernel::of_words(kernels, word), Grid::linear(words), args, || {
+            let parts = index.rely_on_parts();
             let (index, count, bound) = (lists.values(), index.len(), index.bound());
-            out.described(Function::Select { index, count, bound, inner }, &[x])
+            out.described(Function::Select { index, parts, count, bound, inner }, &[x])
         })?
     };
     Ok(out)
@@ -83,7 +84,7 @@ pub(super) fn sum(
     let (kernel, args) = (Kernel::new(name, x.dtype()), args.size(segments.len()));
     let describe = || {
         // Long segments are summed in another order.
-        let (groups, count) = (Groups { starts, order }, segments.len());
+        let (groups, count) = (Groups { starts, order, parts: segments.rely_on_parts() }, segments.len());
         let function = Function::SegmentSum { groups, segments: bound, count, inner };
         (name == "segment_sum").then(|| out.described(function, &[x])).flatten()
     };

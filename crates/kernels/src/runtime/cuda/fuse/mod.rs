@@ -11,13 +11,17 @@
 //! Kernels are compiled between captures: the first capture finds out which are missing, and is repeated. Without a compiler, operators are
 //! launched as without this module.
 
+mod parts;
 mod pending;
 mod plan;
 mod source;
+mod stages;
 #[cfg(test)]
 mod tests;
 mod value;
 
+#[cfg(test)]
+pub(crate) use stages::List;
 pub(crate) use value::{Axes, Columns, Description, Function, Groups, Operand};
 
 use super::{
@@ -27,9 +31,10 @@ use super::{
 };
 use crate::Result;
 use gradewise_ffi::LaunchConfig;
+use parts::Runs;
 use pending::{Id, Pending};
 use plan::Work;
-use source::Source;
+use stages::{Launch, Stage};
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 use value::{Own, Value};
 
@@ -41,8 +46,12 @@ struct Recording {
     device: CudaDevice,
     library: Arc<Library>,
     pending: Pending,
+    /// Kernels that will be launched before anything else is.
+    queue: Vec<Stage>,
+    /// How the arrays of earlier kernels fell into parts.
+    runs: Runs,
     /// Kernels that were not compiled when they were needed. From the first on, the graph is not what it should be.
-    missing: Vec<Source>,
+    missing: Vec<Code>,
     /// Launches of kernels that no generated one replaces, by operator, for the log.
     launched: BTreeMap<&'static str, usize>,
     fused: usize,
@@ -56,17 +65,17 @@ thread_local! {
 /// What a capture that recorded values lacks.
 pub(super) struct Missing {
     library: Arc<Library>,
-    sources: Vec<Source>,
+    codes: Vec<Code>,
 }
 
 impl Missing {
     pub fn is_empty(&self) -> bool {
-        self.sources.is_empty()
+        self.codes.is_empty()
     }
 
     /// Compiles the kernels, so that another capture finds them.
     pub fn compile(&self, device: &CudaDevice) {
-        let codes: Vec<&Code> = self.sources.iter().map(|source| &source.code).collect();
+        let codes: Vec<&Code> = self.codes.iter().collect();
         self.library.compile(device, &codes);
     }
 }
@@ -83,6 +92,8 @@ pub(super) fn begin(device: &CudaDevice) -> Result<()> {
         device: device.clone(),
         library,
         pending: Pending::default(),
+        queue: Vec::new(),
+        runs: Runs::new(),
         missing: Vec::new(),
         launched: BTreeMap::new(),
         fused: 0,
@@ -104,7 +115,7 @@ pub(super) fn end(device: &CudaDevice, failed: bool) -> Result<Missing> {
         tracing::debug!("captured {fused} fused kernels, and others by operator: {launched:?}");
     }
     computed?;
-    Ok(Missing { library, sources: missing })
+    Ok(Missing { library, codes: missing })
 }
 
 /// Whether operators of this thread on `device` should describe their values.
@@ -166,60 +177,122 @@ pub(super) fn settle(device: &CudaDevice) -> Result<()> {
         recording.pending.sweep();
         recording.pending.wanted()
     });
-    compute(device, &wanted.unwrap_or_default())
+    compute(device, &wanted.unwrap_or_default())?;
+    flush(device)
 }
 
-/// Launches kernels that compute these values.
+/// The most kernels that are queued.
+const MOST_QUEUED: usize = 1024;
+
+/// Queues kernels that compute these values.
 fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
     if targets.is_empty() {
         return Ok(());
     }
     let work = with(device, |recording| {
         recording.pending.sweep();
-        let work = plan::compute(&mut recording.pending, targets);
-        for work in &work {
-            match work {
-                Work::Own(value) => *recording.launched.entry(value.operation).or_insert(0) += 1,
-                Work::Fused { .. } => recording.fused += 1,
-            }
-        }
-        (work, Arc::clone(&recording.library))
+        (plan::compute(&mut recording.pending, targets), Arc::clone(&recording.library))
     });
     let Some((work, library)) = work else { return Ok(()) };
     for work in work {
-        match work {
-            Work::Own(value) => launch_own(device, *value)?,
-            Work::Fused { source, values } => match library.find(&source.code) {
-                Some(Some(function)) => {
-                    let blocks = source.elements.div_ceil(THREADS as usize).clamp(1, 1 << 16);
-                    let mut grid = Grid::blocks(blocks, THREADS);
-                    grid.0 = LaunchConfig { overlapped: device.overlaps(), ..grid.0 };
-                    let args =
-                        source.addresses.iter().fold(Args::new(), |args, &address| args.pointer(address));
-                    // SAFETY: 1: the parameters are the arrays whose addresses these are, of the dtypes in the text, in which sizes and
-                    // strides are constants. 2: what it writes are new arrays, which nothing has read yet. 3: linear, the kernel strides.
-                    // 4: `values` and those that wait keep the arrays. 5: it begins by waiting.
-                    unsafe { submit_function(device, "fused operators", &function, grid, args)? };
-                }
-                Some(None) => {
-                    let all = with(device, |recording| recording.pending.one_by_one(values));
-                    all.into_iter().flatten().try_for_each(|value| launch_own(device, value))?;
-                }
-                None => {
-                    with(device, |recording| recording.missing.push(source));
-                }
-            },
+        let Work { source, values, is_alone } = work;
+        // Without a kernel for all of it, those of its operators.
+        if matches!(library.find(&source.code), Some(None)) {
+            flush(device)?;
+            let all = with(device, |recording| recording.pending.one_by_one(values));
+            all.into_iter().flatten().try_for_each(|Value { operation, own, .. }| {
+                with(device, |recording| *recording.launched.entry(operation).or_insert(0) += 1);
+                launch_own(device, operation, own)
+            })?;
+            continue;
+        }
+        // What holds the arrays goes: memory that the queue reads or writes stays as it is.
+        device.hold_memory(true);
+        let own = if is_alone {
+            values.into_values().next().map(|Value { operation, own, .. }| (operation, own))
+        } else {
+            None
+        };
+        let stage = Stage { source, own };
+        let is_last = !stage.is_small();
+        let queued = with(device, |recording| {
+            recording.queue.push(stage);
+            recording.queue.len()
+        });
+        if is_last || queued.unwrap_or_default() >= MOST_QUEUED {
+            flush(device)?;
         }
     }
     Ok(())
 }
 
+/// Launches what is queued.
+pub(super) fn flush(device: &CudaDevice) -> Result<()> {
+    let work = with(device, |recording| {
+        let queue = std::mem::take(&mut recording.queue);
+        if queue.is_empty() { Vec::new() } else { stages::launches(queue, &mut recording.runs) }
+    });
+    let work = work.unwrap_or_default();
+    if work.is_empty() {
+        return Ok(());
+    }
+    work.into_iter().try_for_each(|work| launch(device, work))?;
+    device.hold_memory(false);
+    Ok(())
+}
+
+fn launch(device: &CudaDevice, work: Launch) -> Result<()> {
+    let Some(library) = with(device, |recording| Arc::clone(&recording.library)) else { return Ok(()) };
+    match work {
+        Launch::One(stage) => {
+            let Stage { source, own } = *stage;
+            if let Some((operation, own)) = own {
+                with(device, |recording| *recording.launched.entry(operation).or_insert(0) += 1);
+                return launch_own(device, operation, own);
+            }
+            let blocks = source.elements.div_ceil(THREADS as usize).clamp(1, 1 << 16);
+            let args = source.addresses.iter().fold(Args::new(), |args, &address| args.pointer(address));
+            launch_or_miss(device, &library, source.code, (blocks, THREADS), args)
+        }
+        Launch::Several { code, list, blocks, threads, stages } => {
+            // Those of its stages, where it cannot be had.
+            if matches!(library.find(&code), Some(None)) {
+                return stages.into_iter().try_for_each(|stage| launch(device, Launch::One(Box::new(stage))));
+            }
+            let args = Args::new().large(&*list);
+            launch_or_miss(device, &library, code, (blocks, threads), args)
+        }
+    }
+}
+
+/// Launches a generated kernel, or notes that it has to be compiled.
+fn launch_or_miss(
+    device: &CudaDevice,
+    library: &Library,
+    code: Code,
+    (blocks, threads): (usize, u32),
+    args: Args<'_>,
+) -> Result<()> {
+    let Some(Some(function)) = library.find(&code) else {
+        with(device, |recording| recording.missing.push(code));
+        return Ok(());
+    };
+    with(device, |recording| recording.fused += 1);
+    let mut grid = Grid::blocks(blocks, threads);
+    grid.0 = LaunchConfig { overlapped: device.overlaps(), ..grid.0 };
+    // SAFETY: 1: the parameters are the arrays whose addresses these are, of the dtypes in the text, in which sizes and strides are
+    // constants; those of a kernel of stages are a list of them. 2: what it writes are new arrays, which nothing has read yet; of several
+    // stages, a block writes what no other one reads. 3: linear, the kernel strides, or has a block for each part. 4: memory of the capture
+    // that the arrays were in is held until the queue is launched, and memory from before by the graph. 5: it begins by waiting.
+    unsafe { submit_function(device, "fused operators", &function, grid, args) }
+}
+
 /// Launches the operator's own kernel.
-fn launch_own(device: &CudaDevice, value: Value) -> Result<()> {
-    let Own { kernel, mut grid, args } = value.own;
+fn launch_own(device: &CudaDevice, operation: &'static str, own: Own) -> Result<()> {
+    let Own { kernel, mut grid, args } = own;
     grid.0.overlapped = device.overlaps();
-    let function = device.kernels().function(device.context(), value.operation, kernel, &args.all.sizes())?;
-    // SAFETY: 1 to 3: as the launcher vouched when it described the value. 4: the value keeps its operands and its array. 5: every kernel of
-    // csrc begins by waiting.
-    unsafe { submit_function(device, value.operation, &function, grid, args) }
+    let function = device.kernels().function(device.context(), operation, kernel, &args.all.sizes())?;
+    // SAFETY: 1 to 3: as the launcher vouched when it described the value. 4: as for generated kernels. 5: every kernel of csrc begins by
+    // waiting.
+    unsafe { submit_function(device, operation, &function, grid, args) }
 }

@@ -7,12 +7,12 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// What to launch.
-pub(super) enum Work {
-    /// A value by its operator's own kernel.
-    Own(Box<Value>),
-    /// A generated kernel, with the values that it writes.
-    Fused { source: Source, values: BTreeMap<Id, Value> },
+/// A kernel, and the values that it writes.
+pub(super) struct Work {
+    pub source: Source,
+    pub values: BTreeMap<Id, Value>,
+    /// Whether it computes one value from arrays alone, as the operator's own kernel does.
+    pub is_alone: bool,
 }
 
 /// Takes these values, and those that one kernel computes on the way and something else may read as well: kernels that compute them, in
@@ -56,15 +56,8 @@ pub(super) fn compute(pending: &mut Pending, targets: &[Id]) -> Vec<Work> {
             // The unit tests of this crate have no kernels but generated ones.
             let is_alone = roots.len() == 1 && writer.count() == 1 && !cfg!(test);
             let source = writer.finish();
-            let mut values: BTreeMap<Id, Value> =
-                roots.into_iter().map(|id| (id, pending.take(id))).collect();
-            work.push(match values.pop_first() {
-                Some((_, value)) if is_alone => Work::Own(Box::new(value)),
-                first => {
-                    values.extend(first);
-                    Work::Fused { source, values }
-                }
-            });
+            let values = roots.into_iter().map(|id| (id, pending.take(id))).collect();
+            work.push(Work { source, values, is_alone });
         }
     }
     work

@@ -4,6 +4,7 @@
 //! same thread, at whatever positions the operands' views and the indices of edges lead to, or read from memory.
 
 use super::{
+    parts::{Node, Tree, View},
     pending::{Id, Pending},
     value::{Axes, Function, Groups, Operand},
 };
@@ -11,7 +12,7 @@ use crate::{
     DType,
     runtime::cuda::generated::{Code, stored},
 };
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Write};
 
 /// The most arrays that a kernel reads and writes before no further value joins it: their addresses are its parameters.
 const MOST_ARRAYS: usize = 64;
@@ -25,7 +26,82 @@ pub(super) struct Source {
     pub addresses: Vec<u64>,
     /// Positions, one for a thread.
     pub elements: usize,
+    /// What it computes, from which arrays.
+    pub tree: Tree,
+    /// The operators whose values it computes first.
+    pub operations: Vec<&'static str>,
+    text: Text,
 }
+
+/// What a kernel does at a position.
+struct Text {
+    body: String,
+    /// The types of what is at the addresses, and whether they are written.
+    kinds: Vec<(&'static str, bool)>,
+    is_wide: bool,
+}
+
+/// Headers of all generated kernels.
+const HEADERS: &str = "#include \"gradewise/functions.cuh\"\n";
+
+fn index_type(is_wide: bool) -> &'static str {
+    if is_wide { "i64" } else { "u32" }
+}
+
+impl Source {
+    /// The same as a function of a block: `name(addresses)` computes the positions of the parts of the block, `together` of `parts` parts. A
+    /// part has every `parts`th stretch of `run` positions.
+    pub fn function(&self, name: &str, parts: usize, together: usize, run: usize) -> String {
+        let Text { body, kinds, is_wide } = &self.text;
+        let mut text = format!("GW_DEVICE void {name}(const u64* addresses) {{\n");
+        let _ = writeln!(text, "using I = {};", index_type(*is_wide));
+        let inputs = kinds.iter().filter(|(_, written)| !written).count();
+        for (number, (kind, is_written)) in kinds.iter().enumerate() {
+            let _ = if *is_written {
+                let output = number - inputs;
+                writeln!(text, "{kind}* const o{output} = reinterpret_cast<{kind}*>(addresses[{number}]);")
+            } else {
+                writeln!(
+                    text,
+                    "const {kind}* const a{number} = reinterpret_cast<const {kind}*>(addresses[{number}]);"
+                )
+            };
+        }
+        let (count, stretch, step) = (self.elements / parts * together, run * together, run * parts);
+        let _ = writeln!(text, "for (I own = threadIdx.x; own < {count}u; own += blockDim.x) {{");
+        let _ = writeln!(text, "const I line = own / {stretch}u;");
+        let _ = writeln!(
+            text,
+            "const I {POSITION} = line * {step}u + static_cast<I>(blockIdx.x) * {stretch}u + (own - line * {stretch}u);"
+        );
+        text + body + "}\n}\n"
+    }
+}
+
+/// A kernel of several such functions, each followed by a barrier of the block: `functions` by number, with their text.
+pub(super) fn staged(operations: &[&str], functions: &[String], threads: u32) -> Code {
+    let mut header = HEADERS.to_owned();
+    header += &format!(
+        "struct Stages {{\nu64 addresses[{MOST_ADDRESSES}];\nu32 stages[{MOST_STAGES}];\ni32 count, unused;\n}};\n"
+    );
+    header += &functions.concat();
+    header += "GW_DEVICE void run_stage(const Stages& all, i32 number) {\n\
+               const u64* const addresses = all.addresses + (all.stages[number] & 0xffff);\n\
+               switch (all.stages[number] >> 16) {\n";
+    for number in 0..functions.len() {
+        header += &format!("case {number}: stage_{number}(addresses); break;\n");
+    }
+    header += "}\n}\n";
+    let body = "for (i32 number = 0; number < all.count; ++number) {\n\
+                run_stage(all, number);\n\
+                __syncthreads();\n}\n";
+    let family = format!("gw_stages_{}", operations.join("_"));
+    Code::new(&family, &header, threads, "const __grid_constant__ Stages all", body)
+}
+
+/// The most addresses and the most stages of a [`staged`] kernel. They are one argument, and arguments take 4 KiB at most.
+pub(super) const MOST_ADDRESSES: usize = 416;
+pub(super) const MOST_STAGES: usize = 160;
 
 /// The type of arithmetic.
 fn computed(dtype: DType) -> &'static str {
@@ -59,6 +135,7 @@ pub(super) struct Writer<'a> {
     inputs: Vec<(u64, &'static str)>,
     outputs: Vec<(u64, &'static str)>,
     operations: Vec<&'static str>,
+    tree: Tree,
     names: usize,
     count: usize,
     is_wide: bool,
@@ -78,6 +155,7 @@ impl<'a> Writer<'a> {
             inputs: Vec::new(),
             outputs: Vec::new(),
             operations: Vec::new(),
+            tree: Tree::default(),
             names: 0,
             count: 0,
             is_wide: pending.value(first).elements >= 1 << 31,
@@ -107,6 +185,7 @@ impl<'a> Writer<'a> {
         let variable = self.value(id, POSITION);
         let value = self.pending.value(id);
         let kind = stored(value.dtype);
+        self.tree.roots.push((id, value.out.pointer()));
         let output = self.outputs.len();
         self.outputs.push((value.out.pointer(), kind));
         self.line(&format!("o{output}[{POSITION}] = narrow<{kind}>({variable});"));
@@ -114,24 +193,25 @@ impl<'a> Writer<'a> {
 
     /// The kernel.
     pub fn finish(self) -> Source {
-        let Self { body, inputs, outputs, operations, elements, is_wide, .. } = self;
+        let Self { body, inputs, outputs, operations, elements, is_wide, tree, .. } = self;
         let inputs_of =
             inputs.iter().enumerate().map(|(n, (_, kind))| format!("const {kind}* __restrict__ a{n}"));
         let outputs_of =
             outputs.iter().enumerate().map(|(n, (_, kind))| format!("{kind}* __restrict__ o{n}"));
         let parameters: Vec<String> = inputs_of.chain(outputs_of).collect();
-        let index = if is_wide { "i64" } else { "u32" };
         let parameters = parameters.join(", ");
         let loop_head = format!(
             "for (I {POSITION} = static_cast<I>(thread_index()); {POSITION} < {elements}u; \
              {POSITION} += static_cast<I>(thread_count())) {{\n"
         );
-        let header = format!("#include \"gradewise/functions.cuh\"\nusing I = {index};\n");
+        let header = format!("{HEADERS}using I = {};\n", index_type(is_wide));
         let family = format!("gw_fused_{}", operations.join("_"));
         let code =
             Code::new(&family, &header, super::THREADS, &parameters, &format!("{loop_head}{body}}}\n"));
         let addresses = inputs.iter().chain(&outputs).map(|&(address, _)| address).collect();
-        Source { code, addresses, elements }
+        let read = inputs.iter().map(|&(_, kind)| (kind, false));
+        let kinds = read.chain(outputs.iter().map(|&(_, kind)| (kind, true))).collect();
+        Source { code, addresses, elements, tree, operations, text: Text { body, kinds, is_wide } }
     }
 
     fn line(&mut self, text: &str) {
@@ -259,6 +339,15 @@ impl<'a> Writer<'a> {
         let pending = self.pending;
         let value = pending.value(id);
         let (operation, dtype) = (value.operation, value.dtype);
+        self.tree.nodes.entry(id).or_insert_with(|| Node {
+            function: value.function.clone(),
+            operands: value
+                .operands
+                .iter()
+                .map(|operand| View::of(operand, pending.producer(operand)))
+                .collect(),
+            elements: value.elements,
+        });
         if self.operations.len() < 4 && !self.operations.contains(&operation) {
             self.operations.push(operation);
         }
@@ -323,7 +412,7 @@ impl<'a> Writer<'a> {
                 }
                 name
             }
-            &Function::Select { index, count, bound, inner } => {
+            &Function::Select { index, count, bound, inner, .. } => {
                 let row = self.index(format!("{at} / {inner}u"));
                 let block = self.index(format!("{row} / {count}u"));
                 let position = self.index(format!("{row} - {block} * {count}u"));
@@ -332,7 +421,7 @@ impl<'a> Writer<'a> {
                     .index(format!("({block} * {bound}u + {entry}) * {inner}u + ({at} - {row} * {inner}u)"));
                 self.operand(&operands[0], &at)
             }
-            &Function::Difference { to, from, edges, nodes, features } => {
+            &Function::Difference { to, from, edges, nodes, features, .. } => {
                 let row = self.index(format!("{at} / {features}u"));
                 let block = self.index(format!("{row} / {edges}u"));
                 let edge = self.index(format!("{row} - {block} * {edges}u"));
@@ -407,7 +496,7 @@ impl<'a> Writer<'a> {
         &mut self,
         operand: &Operand,
         at: &str,
-        Groups { starts, order }: Groups,
+        Groups { starts, order, .. }: Groups,
         [segments, count, inner]: [usize; 3],
     ) -> String {
         let row = self.index(format!("{at} / {inner}u"));

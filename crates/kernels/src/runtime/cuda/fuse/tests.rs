@@ -2,7 +2,7 @@
 //! and run by the stand-in, and the results compared with those of the operators of the CPU.
 
 use crate::{
-    self as kernels, Array, DType, Device, Result, ops,
+    self as kernels, Array, DType, Device, Index, Result, ops,
     runtime::cuda::{
         capture::{Fusion, Recorded},
         generated::tests::Host,
@@ -59,7 +59,7 @@ fn captured<R>(host: &mut Host, mut work: impl FnMut() -> Result<R>) -> Option<R
                 return Some(results);
             }
             Recorded::Missing(missing) => {
-                let codes: Vec<_> = missing.sources.iter().map(|source| &source.code).collect();
+                let codes: Vec<_> = missing.codes.iter().collect();
                 if !host.compile(&codes) {
                     return None;
                 }
@@ -87,7 +87,8 @@ fn agree(dtype: DType, tolerance: f64) {
             let (a, b) = (result.to_f64_vec().unwrap(), expected.to_f64_vec().unwrap());
             let norm = b.iter().map(|b| b * b).sum::<f64>().sqrt();
             let error = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
-            let same = error <= tolerance * norm || (!norm.is_finite() && a == b) || norm == error;
+            // Sums of what nearly cancels have the errors of their terms.
+            let same = error <= tolerance * (norm + 1e-3) || (!norm.is_finite() && a == b) || norm == error;
             assert!(
                 same,
                 "{dtype}, result {number} of seed {seed}, {}: {error:e} of {norm:e}",
@@ -119,4 +120,45 @@ fn what_nothing_holds_is_not_written_and_a_chain_is_one_kernel() {
     assert_eq!(host.fake.stat("launches") - before, 1);
     let norms = [5f64.sqrt(), 9.25f64.sqrt()];
     assert_eq!(y.to_vec::<f64>().unwrap(), [1.0 / norms[0], -2.0 / norms[0], 3.0 / norms[1], 0.5 / norms[1]]);
+}
+
+#[test]
+fn steps_of_an_integrator_over_independent_systems_share_launches() {
+    const SYSTEMS: usize = 32;
+    let mut host = Host::new();
+    let device = Device::Cuda(host.device.clone());
+    // Four bodies in each system, all pairs.
+    let pairs = |of: fn((usize, usize)) -> usize| -> Vec<usize> {
+        let pair = move |system: usize| {
+            (0..16).filter(|n| n / 4 != n % 4).map(move |n| system * 4 + of((n / 4, n % 4)))
+        };
+        (0..SYSTEMS).flat_map(pair).collect()
+    };
+    let lists = [pairs(|(to, _)| to), pairs(|(_, from)| from)];
+    let start: Vec<f64> = (0..3 * SYSTEMS * 4).map(|n| (n as f64 * 0.7).sin() * 2.0).collect();
+    let run = |device: &Device| {
+        let [to, from] = lists.each_ref().map(|list| Index::new(list, SYSTEMS * 4, device).unwrap());
+        let x = Array::from_slice(&start, [3, SYSTEMS * 4, 1], device).unwrap();
+        move || -> Result<Array> {
+            let mut x = x.clone();
+            let mut v = ops::mul_scalar(&x, 0.0)?;
+            for _ in 0..30 {
+                let distance = ops::edge_difference(&x, None, &to, &from)?;
+                let squares = ops::add_scalar(&ops::sum(&ops::square(&distance)?, &[0], true)?, 0.1)?;
+                let pull = ops::mul(&ops::pow_scalar(&squares, -1.5)?, &distance)?;
+                v = ops::add(&v, &ops::mul_scalar(&ops::segment_sum(&pull, 1, &to)?, -0.01)?)?;
+                x = ops::add(&x, &ops::mul_scalar(&v, 0.1)?)?;
+            }
+            Ok(x)
+        }
+    };
+    let work = run(&device);
+    let before = host.fake.stat("launches");
+    let Some(x) = captured(&mut host, work) else { return };
+    let launches = host.fake.stat("launches") - before;
+    assert!(launches <= 2, "{launches} launches");
+    let expected = run(&Device::Cpu)().unwrap().to_f64_vec().unwrap();
+    for (a, b) in x.to_f64_vec().unwrap().iter().zip(&expected) {
+        assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()), "{a} instead of {b}");
+    }
 }

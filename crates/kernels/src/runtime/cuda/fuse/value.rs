@@ -39,11 +39,12 @@ pub(crate) struct Columns {
     pub count: usize,
 }
 
-/// Positions grouped by segment: the addresses of `starts` and `order` of an index.
+/// Positions grouped by segment: the addresses of `starts` and `order` of an index, and its [parts](crate::Index::parts).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Groups {
     pub starts: u64,
     pub order: u64,
+    pub parts: usize,
 }
 
 /// How an element of a value follows from elements of its operands. Operands are views of the shape of the value unless said otherwise;
@@ -68,10 +69,11 @@ pub(crate) enum Function {
     Reduce { kept: Axes, reduced: Axes, count: usize, scale: f64 },
     /// Rows of `row` elements whose columns come from the operands, each a view of `[rows, count]`; zeros elsewhere.
     Join { row: usize, parts: Vec<Columns> },
-    /// Row `index[p]` of `[outer, bound, inner]` for row p of `[outer, count, inner]`.
-    Select { index: u64, count: usize, bound: usize, inner: usize },
-    /// The difference of the rows of both ends of an edge: `[outer, nodes, features]` to `[outer, edges, features]`.
-    Difference { to: u64, from: u64, edges: usize, nodes: usize, features: usize },
+    /// Row `index[p]` of `[outer, bound, inner]` for row p of `[outer, count, inner]`. `parts` is that of the index.
+    Select { index: u64, parts: usize, count: usize, bound: usize, inner: usize },
+    /// The difference of the rows of both ends of an edge: `[outer, nodes, features]` to `[outer, edges, features]`. `parts` is that of both
+    /// lists.
+    Difference { to: u64, from: u64, parts: usize, edges: usize, nodes: usize, features: usize },
     /// The sum of the rows of each segment in double precision: `[outer, count, inner]` to `[outer, segments, inner]`.
     SegmentSum { groups: Groups, segments: usize, count: usize, inner: usize },
     /// The sum of the rows of edges that arrive at a node, less that of those that leave it: `[outer, edges, features]` to

@@ -1,11 +1,15 @@
 //! Generated kernels on the host: compiled by the host's C++ compiler, and run by the stand-in for the driver.
 
 use super::{Code, Library};
-use crate::CudaDevice;
+use crate::{CudaDevice, runtime::cuda::fuse::List};
 use gradewise_fake_driver::{Fake, Kernel};
 use gradewise_ffi::{Driver, Module};
 use libloading::Library as Shared;
 use std::{collections::BTreeMap, fmt::Write, io::ErrorKind, path::Path, process::Command};
+
+fn is_staged(code: &Code) -> bool {
+    code.name.starts_with("gw_stages_")
+}
 
 /// A device of the stand-in, and how it runs kernels.
 pub(crate) struct Host {
@@ -44,10 +48,23 @@ impl Host {
                 .filter(|line| !line.starts_with("#include"))
                 .fold(String::new(), |text, line| text + line + "\n");
             let argument = |(n, parameter): (usize, &&str)| {
-                let kind = parameter.rsplit_once(' ').unwrap().0.trim_end_matches("__restrict__");
+                let kind = parameter.rsplit_once(' ').unwrap().0.trim_end_matches("__restrict__").trim_end();
+                // What is passed by value is a struct.
+                let kind = if kind.ends_with('*') { kind } else { kind.rsplit_once(' ').unwrap().1 };
                 format!("*static_cast<{kind} const*>(a[{n}])")
             };
             let arguments: Vec<String> = parameters.iter().enumerate().map(argument).collect();
+            let arguments = arguments.join(", ");
+            let name = &code.name;
+            // A barrier is the end of a loop over all threads.
+            let (stages, run) = if is_staged(code) {
+                (
+                    format!("for (int stage = 0; stage < ({arguments}).count; ++stage)\n"),
+                    format!("run_stage({arguments}, stage)"),
+                )
+            } else {
+                (String::new(), format!("{name}({arguments})"))
+            };
             write!(
                 text,
                 "namespace in_{name} {{\n{body}\n\
@@ -56,10 +73,8 @@ impl Host {
                  for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z)\n\
                  for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)\n\
                  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n\
-                 for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {name}({});\n\
+                 {stages}for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {run};\n\
                  return 0;\n}}\n}}\n",
-                arguments.join(", "),
-                name = code.name,
             )
             .unwrap();
         }
@@ -89,7 +104,11 @@ impl Host {
             // SAFETY: the text above declares it with this type.
             let run = unsafe { *opened.get::<Kernel>(format!("run_{name}").as_bytes()).unwrap() };
             self.fake.register(&name, run);
-            let parameters: Vec<String> = (0..parameters).map(|n| format!(".param .u64 p{n}")).collect();
+            let parameters: Vec<String> = if is_staged(code) {
+                vec![format!(".param .align 8 .b8 p0[{}]", size_of::<List>())]
+            } else {
+                (0..parameters).map(|n| format!(".param .u64 p{n}")).collect()
+            };
             let entry = format!(".visible .entry {name}({})\n{{ ret; }}\n", parameters.join(", "));
             let ptx = format!(".version 8.0\n.target sm_90\n{entry}\0");
             let module = Module::load(self.device.context(), &name, ptx.as_bytes()).unwrap();
