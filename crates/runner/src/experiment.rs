@@ -84,6 +84,9 @@ impl<T: Task> Experiment<'_, T> {
         let placement = run::placement(&runtime)?;
         let mixed = run::mixed_precision(&runtime)?;
         let model = task::model_of::<T>(probe.checkpoint.as_deref(), config, &placement)?;
+        if probe.checkpoint.is_none() {
+            T::calibrate(&model, data)?;
+        }
         let indices: Vec<usize> = (0..probe.samples.clamp(1, data.len())).collect();
         let batch = change(data.batch(&indices, &placement)?)?;
         let parameters = model.named_parameters();

@@ -114,6 +114,15 @@ pub trait Task: Sized + 'static {
         rng: &mut ChaCha8Rng,
     ) -> gradewise_nn::Result<Self::Model>;
 
+    /// Takes over from the training samples what a new model needs to know of them and training does not change, such as means. What a
+    /// checkpoint holds replaces it.
+    ///
+    /// # Errors
+    /// From the device.
+    fn calibrate(_model: &Self::Model, _training: &Self::Data) -> gradewise_nn::Result<()> {
+        Ok(())
+    }
+
     /// Whether a file holds weights of these sizes. Called before memory is allocated, because the sizes come from an untrusted file, too.
     /// By default, shapes are compared only on loading.
     fn fits(_config: &Self::ModelConfig, _weights: &TensorFile) -> bool {

@@ -1,5 +1,7 @@
 //! Data sets: simulated, or read from files.
 
+#[cfg(feature = "archives")]
+pub mod atoms;
 pub mod cache;
 pub mod fields;
 pub mod gravity;

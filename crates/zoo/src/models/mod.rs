@@ -9,6 +9,8 @@ mod jets;
 mod message_passing;
 mod nbody;
 mod points;
+#[cfg(feature = "archives")]
+mod potential;
 mod track_field;
 
 pub use crate::data::nbody::NBodyBatch;
@@ -22,4 +24,6 @@ pub use jets::{JetKind, JetLGATr, JetMessages, JetSlim, JetTagger, JetTaggerConf
 pub use message_passing::{MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyConfig, NBodyGraph};
 pub use points::{CL5, HullVolume, O5Config, O5Regression, PerceptronConfig, SignedVolume};
+#[cfg(feature = "archives")]
+pub use potential::{Potential, PotentialConfig};
 pub use track_field::TrackField;

@@ -4,8 +4,9 @@ use crate::data::nbody::NBodyBatch;
 use gradewise_autograd::Tensor;
 use gradewise_nn::{
     Module, Placement, Result,
+    data::Edges,
     layers::{Activation, Layer, Linear, Sequential},
-    tracks::{RadialBasis, TrackGate, TrackLinear, TrackMessages, TrackProduct, TrackSize, Tracks},
+    tracks::{Radial, RadialBasis, TrackGate, TrackLinear, TrackMessages, TrackProduct, TrackSize, Tracks},
 };
 
 /// Standard deviation of the initial weights of the readout, so that energies start small.
@@ -28,14 +29,48 @@ pub struct TrackField {
     linear: Linear,
 }
 
-/// One round.
+/// A round: messages, and two products of the features with them.
 #[derive(Module)]
-struct TrackRound {
+pub(super) struct TrackRound {
     messages: TrackMessages,
     join: TrackLinear,
     first: TrackProduct,
     gate: TrackGate,
     second: TrackProduct,
+}
+
+impl TrackRound {
+    /// Draws the parameters of the round `index` of `rounds`. The first one has scalars alone, and the last one computes no tensors, because
+    /// energies depend on scalars alone.
+    pub(super) fn init<R: rand::Rng + ?Sized>(
+        size: TrackSize,
+        (index, rounds): (usize, usize),
+        basis: &RadialBasis,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        Ok(Self {
+            messages: TrackMessages::init(size, index == 0, basis, placement, rng)?,
+            join: TrackLinear::init(2 * size.channels, size, true, placement, rng)?,
+            first: TrackProduct::init(size, placement, rng)?,
+            gate: TrackGate::init(size, placement)?,
+            second: match index + 1 == rounds {
+                true => TrackProduct::without_tensors(size, placement, rng)?,
+                false => TrackProduct::init(size, placement, rng)?,
+            },
+        })
+    }
+
+    /// New features of the nodes.
+    pub(super) fn forward(&self, h: &Tracks, radial: &Radial, edges: &Edges) -> Result<Tracks> {
+        let received = self.messages.forward(h, radial, edges)?;
+        let joined = self.join.forward(&h.join(&received)?)?;
+        let change = self.second.forward(&self.gate.forward(&self.first.forward(&joined)?)?)?;
+        match change.tensors {
+            None => h.without_tensors().add(&change),
+            Some(_) => h.add(&change),
+        }
+    }
 }
 
 impl TrackField {
@@ -51,19 +86,8 @@ impl TrackField {
         rng: &mut R,
     ) -> Result<Self> {
         let (placement, channels) = (&placement.into(), size.channels);
-        let round = |index: usize, rng: &mut R| -> Result<TrackRound> {
-            Ok(TrackRound {
-                messages: TrackMessages::init(size, index == 0, &basis, placement, rng)?,
-                join: TrackLinear::init(2 * channels, size, true, placement, rng)?,
-                first: TrackProduct::init(size, placement, rng)?,
-                gate: TrackGate::init(size, placement)?,
-                // Energies depend only on scalars, so the last round computes no tensors.
-                second: match index + 1 == rounds {
-                    true => TrackProduct::without_tensors(size, placement, rng)?,
-                    false => TrackProduct::init(size, placement, rng)?,
-                },
-            })
-        };
+        let round =
+            |index: usize, rng: &mut R| TrackRound::init(size, (index, rounds), &basis, placement, rng);
         Ok(Self {
             tensors: size.tensors,
             embedding: Linear::new(1, channels).init(placement, rng)?,
@@ -90,11 +114,7 @@ impl TrackField {
         let charges = batch.features.slice(0, 0..1)?.slice(2, 0..1)?;
         let mut h = Tracks::of_scalars(&self.embedding.forward(&charges)?, self.tensors)?;
         for round in &self.layers {
-            let received = round.messages.forward(&h, &radial, edges)?;
-            let joined = round.join.forward(&h.join(&received)?)?;
-            let product = round.gate.forward(&round.first.forward(&joined)?)?;
-            let change = round.second.forward(&product)?;
-            h = if change.tensors.is_none() { h.without_tensors() } else { h }.add(&change)?;
+            h = round.forward(&h, &radial, edges)?;
         }
         let scalars = h.scalars()?;
         let energies = self.readout.forward(&scalars)?.add(&self.linear.forward(&scalars)?)?;

@@ -1,0 +1,69 @@
+//! Neighbours that are kept while atoms move little.
+
+use super::{Neighbours, OPERATION};
+use crate::data::atoms::frame::{Cell, Vector, dot};
+use gradewise_nn::{Error, Result};
+
+/// Neighbours within the cutoff along a trajectory. Pairs are sought within the cutoff and a skin, and sought again when an atom has moved by
+/// half the skin, or the cell has changed.
+#[derive(Clone, Debug)]
+pub struct SkinList {
+    cutoff: f64,
+    skin: f64,
+    wide: Neighbours,
+    positions: Vec<Vector>,
+    cell: Option<Cell>,
+    searches: usize,
+}
+
+impl SkinList {
+    /// A list for a cutoff and a skin, in Å.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a cutoff that is not positive, or a negative skin.
+    pub fn new(cutoff: f64, skin: f64) -> Result<Self> {
+        if !(cutoff > 0.0 && skin >= 0.0 && (cutoff + skin).is_finite()) {
+            return Err(Error::Argument {
+                operation: OPERATION,
+                argument: "skin",
+                actual: format!("{skin} with a cutoff of {cutoff}"),
+                expected: "at least 0, with a cutoff above 0".to_owned(),
+            });
+        }
+        let wide = Neighbours::default();
+        Ok(Self { cutoff, skin, wide, positions: Vec::new(), cell: None, searches: 0 })
+    }
+
+    /// How often pairs were sought.
+    pub fn searches(&self) -> usize {
+        self.searches
+    }
+
+    /// The pairs within the cutoff now.
+    ///
+    /// # Errors
+    /// As [`Neighbours::find`].
+    pub fn update(&mut self, positions: &[Vector], cell: Option<&Cell>) -> Result<Neighbours> {
+        let limit = (self.skin / 2.0).powi(2);
+        let moved = |(now, before): (&Vector, &Vector)| {
+            let difference = std::array::from_fn(|axis| now[axis] - before[axis]);
+            let square = dot(difference, difference);
+            // NaN counts as moved; the search refuses it.
+            square.is_nan() || square >= limit
+        };
+        let stale = self.searches == 0
+            || positions.len() != self.positions.len()
+            || cell.copied() != self.cell
+            || positions.iter().zip(&self.positions).any(moved);
+        if stale {
+            self.wide = Neighbours::find(positions, cell, self.cutoff + self.skin)?;
+            (self.positions, self.cell) = (positions.to_vec(), cell.copied());
+            self.searches += 1;
+        }
+        let square = self.cutoff * self.cutoff;
+        Ok(self.wide.filtered(|k| {
+            let difference = self.wide.difference(k, positions, cell);
+            dot(difference, difference) < square
+        }))
+    }
+}
