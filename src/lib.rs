@@ -1,6 +1,7 @@
 //! The `gradewise` program as a library, for other entry points, such as the Python package.
 #![forbid(unsafe_code)]
 
+pub mod calculator;
 mod commands;
 mod tasks;
 

@@ -571,6 +571,7 @@ fn help_teaches_by_examples() {
         "train o5",
         "train lorentz",
         "train forces",
+        "train potential",
         "eval",
         "infer",
         "gradcheck",

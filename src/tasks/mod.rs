@@ -11,10 +11,12 @@ mod lorentz;
 mod nbody;
 mod o5;
 mod points;
+mod potential;
 mod volumes;
 
 pub use gpt::GptTask;
 pub use nbody::NBodyTask;
+pub use potential::PotentialTask;
 
 use fields::{Charges, Fields, Maxwell, NavierStokes};
 use gradewise_runner::Program;
@@ -48,6 +50,7 @@ tasks! {
     Points<o5::O5>;
     lorentz::Lorentz;
     forces::Forces;
+    potential::PotentialTask;
     Fields<NavierStokes>;
     Fields<Maxwell>;
     Fields<Charges>;

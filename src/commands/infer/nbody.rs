@@ -1,18 +1,16 @@
-//! `infer`: predictions of a checkpoint for systems in a file.
+//! Predictions of the n-body task.
 
+use super::{Infer, extension};
 use crate::tasks::NBodyTask;
-use clap::Args;
 use gradewise_nn::{
     Ensemble, Prediction,
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
     data::npy::{self, NpyArray},
 };
 use gradewise_runner::{
-    Command, Program,
     error::{Error, Result},
-    options::Settings,
     output,
-    run::{self, DumpRequest, Target},
+    run::{self, Target},
     task::{self, EVALUATION_BATCH},
 };
 use gradewise_zoo::{data::nbody::NBodyData, train::nbody::predict};
@@ -20,57 +18,11 @@ use std::path::{Path, PathBuf};
 
 const CHANNELS: usize = 7;
 
-/// Predict with a checkpoint.
+/// Predicts the positions of systems.
 ///
-/// Input: a safetensors file with `loc` and `vel` [systems, 3, particles] and `charges` [systems, particles]; or a .npy file [systems, 7,
-/// particles] with the rows x y z vx vy vz charge. Output: predicted positions [systems, 3, particles], as tensor `prediction` or .npy by
-/// the name's ending. For an ensemble, or several checkpoints: the mean prediction and, as tensor `deviation` or as NAME.deviation.npy, the
-/// standard deviation over the models, which estimates the uncertainty.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  gradewise infer --checkpoint runs/nbody-1/checkpoint.safetensors --input systems.npy --output predicted.npy
-  gradewise infer --checkpoint runs/nbody-3/ensemble.safetensors --input systems.npy --output predicted.safetensors")]
-#[command(display_order = 1)] // In help, beside `eval`.
-pub struct Infer {
-    /// The checkpoint, or the ensemble that train --seeds wrote; several times for the mean of all.
-    #[arg(long, value_name = "FILE", required = true)]
-    pub checkpoint: Vec<PathBuf>,
-    /// The systems.
-    #[arg(long, value_name = "FILE")]
-    pub input: PathBuf,
-    /// File for the predictions. Earlier predictions are replaced, any other file only with --overwrite.
-    #[arg(long, value_name = "FILE")]
-    pub output: PathBuf,
-    /// Replace whatever files --output and --dump name.
-    #[arg(long)]
-    pub overwrite: bool,
-    /// Write what layers compute for the first systems into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Only for
-    /// one checkpoint.
-    #[arg(long, value_name = "LAYERS")]
-    pub dump: Option<String>,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-impl Infer {
-    /// Whether there are several models; a checkpoint that cannot be read is reported later.
-    fn has_deviations(&self) -> bool {
-        let models =
-            |path: &PathBuf| Checkpoint::read(path).map_or(0, |found| found.metadata.members.len().max(1));
-        self.checkpoint.iter().map(models).sum::<usize>() > 1
-    }
-}
-
-impl Command for Infer {
-    const NAME: &'static str = "infer";
-
-    fn run(&self, _: &Program) -> Result<()> {
-        run(self)
-    }
-}
-
-fn run(arguments: &Infer) -> Result<()> {
+/// # Errors
+/// Settings, files or systems that cannot be used; from writing.
+pub fn run(arguments: &Infer) -> Result<()> {
     let config = task::configure::<NBodyTask>(None, &arguments.settings)?;
     // Checked before the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {
@@ -82,25 +34,15 @@ fn run(arguments: &Infer) -> Result<()> {
         }
     };
     require_free(arguments, as_npy)?;
-    let inputs = inputs(arguments);
-    let dump = arguments.dump.as_deref().map(|layers| DumpRequest {
-        layers,
-        folder: Path::new(""),
-        inputs: &inputs,
-        overwrite: arguments.overwrite,
-    });
+    let inputs = arguments.inputs();
+    let dump = arguments.dump_request(&inputs);
     let (data, prediction, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
         let mut models = Vec::new();
         for path in &arguments.checkpoint {
             models.extend(task::load_models::<NBodyTask>(&Checkpoint::read(path)?, placement)?);
         }
-        if arguments.dump.is_some() && models.len() > 1 {
-            return Err(Error::Usage(
-                "--dump shows one model; leave out all but one --checkpoint, and take that of a single model"
-                    .to_owned(),
-            ));
-        }
+        arguments.require_one_dumped(models.len())?;
         let predicted = |model: &_| {
             let work = || predict(model, &data, EVALUATION_BATCH);
             run::dumped(dump, model, work)
@@ -131,15 +73,10 @@ fn run(arguments: &Infer) -> Result<()> {
     output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))
 }
 
-/// The files that the command reads.
-fn inputs(arguments: &Infer) -> Vec<&Path> {
-    std::iter::once(&arguments.input).chain(&arguments.checkpoint).map(PathBuf::as_path).collect()
-}
-
 /// Refuses to write over anything but earlier predictions.
 fn require_free(arguments: &Infer, as_npy: bool) -> Result<()> {
     let Infer { output, overwrite, .. } = arguments;
-    let inputs = inputs(arguments);
+    let inputs = arguments.inputs();
     let is_npy = |path: &Path| NpyArray::read(path).is_ok_and(|array| matches!(array.shape[..], [_, 3, _]));
     let is_tensors = |path: &Path| {
         TensorFile::read(path).is_ok_and(|file| {
@@ -162,10 +99,6 @@ fn require_free(arguments: &Infer, as_npy: bool) -> Result<()> {
 /// The .npy file of the deviations, beside that of the predictions.
 fn deviation_file(output: &Path) -> PathBuf {
     output.with_extension("deviation.npy")
-}
-
-fn extension(path: &Path) -> Option<String> {
-    Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
 /// Systems from `loc`, `vel` `[systems, 3, particles]` and `charges` `[systems, particles]` in a safetensors file, or from
