@@ -8,6 +8,8 @@ mod composite;
 mod errors;
 mod jax;
 mod operation;
+#[cfg(feature = "program")]
+mod potential;
 mod program;
 mod registry;
 mod threads;
@@ -28,6 +30,9 @@ mod _core {
     use crate::jax::{jax_handlers, output_shape};
     #[pymodule_export]
     use crate::operation::Operation;
+    #[cfg(feature = "program")]
+    #[pymodule_export]
+    use crate::potential::Potential;
     #[pymodule_export]
     use crate::program::{main, toml_to_json};
     #[pymodule_export]

@@ -28,6 +28,21 @@ def from_dlpack(object: Any) -> Array: ...
 def run(operation: str, attributes: str, inputs: Sequence[Array]) -> Array: ...
 
 @final
+class Potential:
+    def __new__(cls, checkpoints: Sequence[Any], device: str, dtype: str) -> Potential: ...
+    @property
+    def cutoff(self) -> float: ...
+    def evaluate(
+        self,
+        numbers: Sequence[int],
+        positions: Sequence[Sequence[float]],
+        cell: Sequence[Sequence[float]],
+        pbc: Sequence[bool],
+    ) -> tuple[
+        float, list[list[float]], Optional[list[list[float]]], Optional[tuple[float, list[list[float]]]]
+    ]: ...
+
+@final
 class Array:
     @property
     def shape(self) -> tuple[int, ...]: ...
