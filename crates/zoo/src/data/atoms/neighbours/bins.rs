@@ -179,7 +179,7 @@ fn inverse(vectors: &[Vector; 3]) -> [Vector; 3] {
 
 /// Bins along each vector, each at least as wide as the cutoff.
 fn counts(heights: [f64; 3], cutoff: f64, atoms: usize) -> [usize; 3] {
-    // A tenth more than the cutoff for rounding would be too much; a fraction that rounds to the next bin costs a bin of reach.
+    // Rounding may put an atom into the bin beside its own; what is lost then is nearer to the cutoff than rounding, where models are 0.
     let most = (atoms * BINS_FOR_AN_ATOM).max(1) as f64;
     let mut counts = heights.map(|height| (height / cutoff).floor().clamp(1.0, most));
     let bins: f64 = counts.iter().product();
