@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Optional
 
 import torch
 from torch import Tensor
 
+from gradewise import _core
 from gradewise._definitions import Definitions
+from gradewise._registry import OPERATORS
 
 
 class _Library:
@@ -51,8 +55,44 @@ def define(operation: str, attributes: str, inputs: Sequence[Optional[Tensor]]) 
     there = [x for x in inputs if x is not None]
     dtype = there[0].dtype
     wide = torch.float32 if dtype.itemsize == 2 else dtype
-    with torch.autocast(there[0].device.type, enabled=False):
+    kind = there[0].device.type
+    # Entered where it changes something alone: programs that are traced would show it.
+    with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
         return _definitions(operation, attributes, [x.to(wide) for x in there]).to(dtype)
+
+
+_ARE_USED: ContextVar[bool] = ContextVar("gradewise_definitions_are_used", default=False)
+
+
+@contextmanager
+def used() -> Iterator[None]:
+    """Programs traced within have the definitions in place of the operators."""
+    token = _ARE_USED.set(True)
+    try:
+        yield
+    finally:
+        _ARE_USED.reset(token)
+
+
+are_used = _ARE_USED.get
+"""Whether a traced program is to have definitions in place of operators."""
+
+
+def write_out(operation: str, attributes: str, inputs: Sequence[Tensor]) -> Tensor:
+    """An operation in a program that is traced: :func:`define`, and what kernels refuse is refused with their text.
+
+    A number of rows that is a symbol stands for any; other symbols are PyTorch's to check.
+    """
+    features = OPERATORS[operation].features
+    has_rows = [index in features for index in range(len(inputs))]
+    is_symbol = any(rows and x.dim() > 1 and not isinstance(x.shape[1], int) for x, rows in zip(inputs, has_rows))
+    shapes = [
+        [1 if is_symbol and rows and axis == 1 else size for axis, size in enumerate(x.shape)]
+        for x, rows in zip(inputs, has_rows)
+    ]
+    if all(isinstance(size, int) for shape in shapes for size in shape):
+        _core.output_shape(operation, attributes, shapes, has_rows)
+    return define(operation, attributes, inputs)
 
 
 Function = Callable[..., Tensor]

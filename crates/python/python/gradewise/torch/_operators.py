@@ -424,6 +424,8 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
             if made.native.admits(inputs):
                 return run_composite(made, inputs)
         prepared = _in_precision(inputs, operator)
+        if _definitions.are_used():
+            return _definitions.write_out(name, attributes, _shown(prepared, views))
         if is_transformed():
             shown = _shown(prepared, views)
             # Compilers follow definitions through transformations, and no rules of one's own.

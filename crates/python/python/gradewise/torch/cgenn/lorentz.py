@@ -99,7 +99,7 @@ class CGLayer(nn.Module):
         return total / members.view(-1, *(1,) * (x.dim() - 1))
 
     def _steered(self, x: Tensor, h: Tensor, network: nn.Module) -> Tensor:
-        weights = network(h).view(len(h), self.out_features_x, self.algebra.n_subspaces).sigmoid()
+        weights = network(h).view(h.shape[0], self.out_features_x, self.algebra.n_subspaces).sigmoid()
         by_blade = [
             weights[..., g : g + 1].expand(*weights.shape[:2], size) for g, size in enumerate(self.algebra.sizes)
         ]
@@ -124,12 +124,12 @@ class CGLayer(nn.Module):
         m_h = None if h is None else self.phi_h(there([invariants, h[i], h[j], h[i] - h[j], edge_attr_h]))
         if self.use_invariants_to_update:
             m_x = self._steered(m_x, m_h, self.psi_x)
-        new_x = self.theta_x(there([x, self._reduce(m_x, i, len(x)), node_attr_x]))
+        new_x = self.theta_x(there([x, self._reduce(m_x, i, x.shape[0]), node_attr_x]))
         if m_h is None:
             new_h = None
         else:
             own = quadratic_forms(self.algebra, x).flatten(1)
-            new_h = self.theta_h(there([h, self._reduce(m_h, i, len(h)), own, node_attr_h]))
+            new_h = self.theta_h(there([h, self._reduce(m_h, i, h.shape[0]), own, node_attr_h]))
         if self.use_invariants_to_update:
             new_x = self._steered(new_x, new_h, self.chi_x)
         if self.residual and new_h is not None and self.in_features_h == self.out_features_h:

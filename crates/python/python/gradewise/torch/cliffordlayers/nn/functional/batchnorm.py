@@ -79,7 +79,7 @@ def _whitened(
         own = _wide(weight).permute(2, 0, 1).to(rows.dtype)
         matrix = torch.linalg.solve_triangular(upper, own, upper=True, left=False)
         # As published the elements of the bias are read in their own order as [channels, blades].
-        offset = _wide(bias).reshape(channels, blades, 1).to(rows.dtype)
+        offset = _wide(bias).flatten().unflatten(0, (channels, blades))[..., None].to(rows.dtype)
         made = torch.baddbmm(offset, matrix, rows)
     return made.to(x.dtype).unflatten(2, between.shape[2:]).movedim((0, 1), (1, -1))
 

@@ -67,7 +67,8 @@ def clifford_group_norm(
 
     statistics = repeated(running_mean), repeated(running_cov)
     made = clifford_batch_norm(
-        x.reshape(1, samples * own, num_groups, *x.shape[2:]),
+        # Axis by axis: a reshape of several would fix the number of samples in programs that are traced.
+        x.unflatten(1, (own, num_groups)).flatten(0, 1)[None],
         n_blades,
         *statistics,
         repeated(weight),
@@ -81,7 +82,7 @@ def clifford_group_norm(
         if running is not None and training:
             # Over the samples: the published code averages the covariance over blades, which fails unless there are as many samples.
             running.copy_(now.unflatten(-1, (samples, own)).mean(dim=-2))
-    return made.reshape(x.shape)
+    return made[0].unflatten(0, (samples, own)).flatten(1, 2)
 
 
 def complex_group_norm(

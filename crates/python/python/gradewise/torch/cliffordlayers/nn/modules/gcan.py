@@ -105,7 +105,7 @@ class PGAConjugateLinear(nn.Module):
         pairs = self._action[..., :, None] * self._action[..., None, :]
         matrices = self.weight[..., None, None] * torch.einsum("oiab,abpr->oipr", pairs, table)
         kept = [place for place, blade in enumerate(blades) if blade != POINT]
-        x = torch.cat([input[..., kept], self.embed_e0.to(input.dtype).expand(len(input), -1, -1)], dim=-1)
+        x = torch.cat([input[..., kept], self.embed_e0.to(input.dtype).expand(input.shape[0], -1, -1)], dim=-1)
         return torch.einsum("oipr,bir->bop", matrices[..., [*kept, count]], x)
 
     def extra_repr(self) -> str:
@@ -339,11 +339,11 @@ class CliffordG3GroupNorm(nn.Module):
             raise ShapeError(
                 f"{type(self).__name__}: the input has shape {list(x.shape)}, expected [batch, {self.num_features}, ..., {self.num_blades}]"
             )
-        rows = x.reshape(len(x), self.num_groups, -1, self.num_blades)
+        rows = x.reshape(x.shape[0], self.num_groups, -1, self.num_blades)
         rows = rows - rows.mean(dim=2, keepdim=True)
         if self.scale_norm:
             rows = rows / rows.norm(dim=-1, keepdim=True).mean(dim=2, keepdim=True)
-        rows = rows.reshape(len(x), self.num_features, -1, self.num_blades)
+        rows = rows.reshape(x.shape[0], self.num_features, -1, self.num_blades)
         return (rows * self.weight[:, None, None] + self.bias[:, None]).reshape(x.shape)
 
     def extra_repr(self) -> str:
