@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -156,10 +155,10 @@ def test_a_method_of_a_network():
 
 
 TRANSFORMERS = {
-    "LGATr": (3, {"multivectors": (5, 2, 16), "scalars": (5, 1)}),
-    "ConditionalLGATr": (3, {"multivectors": (5, 1, 16), "multivectors_cond": (4, 2, 16)}),
-    "LGATrSlim": (3, {"vectors": (5, 2, 4), "scalars": (5, 1)}),
-    "GATr": (3, {"multivectors": (5, 2, 16), "scalars": (5, 1)}),
+    "LGATr": {"multivectors": (5, 2, 16), "scalars": (5, 1)},
+    "ConditionalLGATr": {"multivectors": (5, 1, 16), "multivectors_cond": (4, 2, 16)},
+    "LGATrSlim": {"vectors": (5, 2, 4), "scalars": (5, 1)},
+    "GATr": {"multivectors": (5, 2, 16), "scalars": (5, 1)},
 }
 
 
@@ -190,7 +189,7 @@ def transformer(kind, dtype):
 @pytest.mark.parametrize("dtype", [F64, torch.float32], ids=["f64", "f32"])
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_transformers(kind, dtype):
-    model, (_, shapes) = transformer(kind, dtype), TRANSFORMERS[kind]
+    model, shapes = transformer(kind, dtype), TRANSFORMERS[kind]
 
     def drawn(batch):
         generator = torch.Generator().manual_seed(batch)
@@ -284,6 +283,68 @@ def loader(tmp_path_factory):
     compiler = os.environ.get("CXX", "g++")
     subprocess.run([compiler, *flags, *includes, SOURCE, "-o", program, *libraries], check=True)
     return program
+
+
+# ONNX.
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    """onnxruntime, where it and the packages that write its files are installed."""
+    for package in ("onnx", "onnxscript"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    return pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+
+def need_same_in_onnx(runtime, path, model, example, others, **options):
+    export.onnx(model, example, path, **options)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for given in (example, *others):
+        tensors = [x for x in torch.utils._pytree.tree_leaves(given) if isinstance(x, torch.Tensor)]
+        with torch.no_grad():
+            expected = model(**given) if isinstance(given, dict) else model(*given)
+        feed = {i.name: x.numpy() for i, x in zip(session.get_inputs(), tensors, strict=True)}
+        found = [torch.from_numpy(y) for y in session.run(None, feed)]
+        assert distance(found, [expected] if isinstance(expected, torch.Tensor) else expected) <= 1e-5
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_in_onnx(layer, runtime, tmp_path):
+    model, shape, axis = LAYERS[layer](torch.float32)
+    some, other = (
+        (torch.randn([rows if n is None else n for n in (shape if axis else (rows, *shape))]),) for rows in (3, 7)
+    )
+    need_same_in_onnx(runtime, tmp_path / "model.onnx", model, some, [other], batch=axis)
+
+
+@pytest.mark.parametrize("kind", ["LGATr", "LGATrSlim"])
+def test_transformers_in_onnx(kind, runtime, tmp_path):
+    model, shapes = transformer(kind, torch.float32), TRANSFORMERS[kind]
+    some, other = ({k: torch.randn(batch, *s) for k, s in shapes.items()} for batch in (2, 5))
+    need_same_in_onnx(runtime, tmp_path / "model.onnx", model, some, [other], batch=0)
+
+
+@pytest.mark.parametrize("name", ["conv_2d_rotation", "spectral_2d", "g3_norm", "pga_linear"])
+def test_layers_for_fields_in_onnx(name, runtime, tmp_path):
+    inputs, _ = drawn(BY_NAME[name])
+    model = disturb(ours(BY_NAME[name]).eval())
+    (x,) = (x.float() for x in inputs.values())
+    some, other = (torch.cat([x, x + 0.3]),), (torch.cat([x, 0.1 * x, x - 0.7]),)
+    need_same_in_onnx(runtime, tmp_path / "model.onnx", model, some, [other], batch=0)
+
+
+def test_what_onnx_does_not_have_is_named(runtime, tmp_path):
+    model = nn.Sequential(nn.Identity(), ours(BY_NAME["batch_norm_2d_eval"]).eval())
+    (x,) = drawn(BY_NAME["batch_norm_2d_eval"])[0].values()
+    text = r"1 \(CliffordBatchNorm2d\) computes aten\.linalg_cholesky\.default, which ONNX has no operator for"
+    with pytest.raises(gradewise.ArgumentError, match=text):
+        export.onnx(model, x.float(), tmp_path / "model.onnx")
+
+
+def test_onnx_tells_which_packages_it_needs(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(gradewise.MissingPackageError, match="pip install onnx onnxscript"):
+        export.onnx(flash.Layer(4, 3), torch.randn(8, 3, 4), tmp_path / "model.onnx")
 
 
 # What is refused.

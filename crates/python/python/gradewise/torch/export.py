@@ -5,6 +5,7 @@ Operators of gradewise become the standard operators of their definitions, those
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -87,7 +88,7 @@ def onnx(
         dynamic_shapes: as for :func:`program`.
 
     Raises:
-        ArgumentError: as :func:`program`, and if ONNX has no operators for what the model computes, such as complex numbers.
+        ArgumentError: as :func:`program`, and if ONNX has no operators for what the model computes, such as Cholesky factors.
         MissingPackageError: onnx or onnxscript is not installed.
     """
     try:
@@ -99,7 +100,7 @@ def onnx(
     try:
         torch.onnx.export(made, f=str(path), dynamo=True, verbose=False)
     except torch.onnx.errors.OnnxExporterError as error:
-        raise ArgumentError(f"export.onnx: {_reason(error)}") from error
+        raise ArgumentError(f"export.onnx: {_unknown(made, error)}") from error
 
 
 class _Method(nn.Module):
@@ -212,16 +213,37 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _unknown(made: ExportedProgram, error: BaseException) -> str:
+    """What ONNX does not have, by the innermost cause of an error, and the module that computes it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    found = re.search(r"op='aten\.(\w+)'", str(error))
+    if found is None:
+        return _reason(error)
+    for node in made.graph.nodes:
+        # PyTorch takes its operators apart first, into others whose names begin alike.
+        if isinstance(node.target, torch._ops.OpOverload) and found[1].startswith(node.target._schema.name[6:]):
+            return f"{_owner(node)} computes {node.target}, which ONNX has no operator for; torch.export.save and AOTInductor take it"
+    return (
+        f"the model computes aten.{found[1]}, which ONNX has no operator for; torch.export.save and AOTInductor take it"
+    )
+
+
+def _owner(node: torch.fx.Node) -> str:
+    """The module that a node of a program is of, by its path and class."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path, kind = stack[-1] if stack else ("", "Module")
+    name = kind if isinstance(kind, str) else kind.__qualname__
+    return f"{path or 'the model'} ({name.rsplit('.', 1)[-1]})"
+
+
 def _check(made: ExportedProgram) -> None:
     """Refuses a program with operators that other programs do not have."""
     for module in made.graph_module.modules():
         for node in getattr(module, "graph", torch.fx.Graph()).nodes:
             target = node.target
             if isinstance(target, torch._ops.OpOverload) and target.namespace not in _STANDARD:
-                stack = list((node.meta.get("nn_module_stack") or {}).values())
-                path, kind = stack[-1] if stack else ("", "the model")
-                name = kind if isinstance(kind, str) else kind.__qualname__
                 raise ArgumentError(
-                    f"export: {path or 'the model'} ({name.rsplit('.', 1)[-1]}) calls {target}, an operator of a library that programs "
+                    f"export: {_owner(node)} calls {target}, an operator of a library that programs "
                     "elsewhere do not have; write it in operators of PyTorch"
                 )
