@@ -157,9 +157,10 @@ def test_vmap_folds_its_axis_into_the_rows():
     text = str(jax.make_jaxpr(deeper)(x, weight))
     assert "f64[8,30,3]" in text and "scan" not in text
     np.testing.assert_allclose(deeper(x, weight)[1, 2], jax.grad(lambda x: gj.sgp(x, x, weight).sum())(x[1, 2]))
-    # Gradients of weights, example by example, do not.
+    # Gradients of weights, example by example, are folded into features.
     text = str(jax.make_jaxpr(jax.vmap(jax.grad(lambda w, x: gj.sgp(x, x, w).sum()), (None, 0)))(weight, x[0]))
-    assert "scan" in text
+    assert "f64[9,20] = gradewise_pull" in text or "f64[9,20] =" in text
+    assert "scan" not in text
 
 
 def test_gradients_that_nobody_wants_are_not_computed():

@@ -93,11 +93,13 @@ def _table(attributes: str) -> _Terms:
     return _Terms.of([(*term, 0) for term in terms], results)
 
 
-class _Geometry:
+class Geometry:
     """What the definitions need of an algebra."""
 
     def __init__(self, signature: tuple[int, int, int]) -> None:
         algebra = Algebra(*signature)
+        self.signature = ",".join(map(str, signature))
+        """As attributes have it."""
         self.grades = algebra.grades
         self.grade_count = max(self.grades) + 1
         self.norms = _core.squared_norms(signature)
@@ -120,9 +122,9 @@ class _Geometry:
 
 
 @lru_cache(maxsize=64)
-def _geometry(signature: str) -> _Geometry:
+def _geometry(signature: str) -> Geometry:
     p, q, r = map(int, signature.split(","))
-    return _Geometry((p, q, r))
+    return Geometry((p, q, r))
 
 
 class Definitions:
@@ -203,7 +205,7 @@ class Definitions:
 
     # Their parts.
 
-    def _linear(self, geometry: _Geometry, x: Any, weight: Any, bias: Any, bias_on: Optional[str]) -> Any:
+    def _linear(self, geometry: Geometry, x: Any, weight: Any, bias: Any, bias_on: Optional[str]) -> Any:
         if len(weight.shape) == 3:
             weight = self.library.take(weight, geometry.grades)
         y = x @ weight
@@ -213,7 +215,7 @@ class Definitions:
             return y + bias
         return self.library.join([y[:1] + bias, y[1:]])
 
-    def _sums_by_grade(self, geometry: _Geometry, x: Any) -> Any:
+    def _sums_by_grade(self, geometry: Geometry, x: Any) -> Any:
         """The sums over the blades of each grade, ``[grades, rows, features]``."""
         first, parts = 0, []
         for grade in range(geometry.grade_count):
@@ -222,7 +224,7 @@ class Definitions:
             first = end
         return self.library.join(parts)
 
-    def _by_grade(self, geometry: _Geometry, x: Any) -> Any:
+    def _by_grade(self, geometry: Geometry, x: Any) -> Any:
         """The quadratic form of each grade, ``[grades, rows, features]``."""
         metric = self.library.constant(geometry.norms, x).reshape(-1, 1, 1)
         return self._sums_by_grade(geometry, x * x * metric)
@@ -242,18 +244,18 @@ class Definitions:
             is_large, library.sqrt(library.maximum(size, 1.0)), library.sqrt(library.sqrt(small * small + SMOOTHING))
         )
 
-    def _silu(self, geometry: _Geometry, x: Any, a: Any, b: Any) -> Any:
+    def _silu(self, geometry: Geometry, x: Any, a: Any, b: Any) -> Any:
         library = self.library
         invariants = library.join([x[:1], self._by_grade(geometry, x)[1:]])
         gates = library.sigmoid(self._columns(a) * invariants + self._columns(b))
         return x * library.take(gates, geometry.grades)
 
-    def _normalized(self, geometry: _Geometry, x: Any, a: Any) -> Any:
+    def _normalized(self, geometry: Geometry, x: Any, a: Any) -> Any:
         norms = self._norm(self._by_grade(geometry, x))
         divisors = self.library.sigmoid(self._columns(a)) * (norms - 1.0) + (1.0 + EPSILON)
         return x / self.library.take(divisors, geometry.grades)
 
-    def _layer_norm(self, geometry: _Geometry, x: Any, gain: Any) -> Any:
+    def _layer_norm(self, geometry: Geometry, x: Any, gain: Any) -> Any:
         norms = self._norm(self.library.sum(self._by_grade(geometry, x), 0))
         return gain * x / (self.library.sum(norms, 2) * (1.0 / max(x.shape[2], 1)) + EPSILON)
 
@@ -261,7 +263,7 @@ class Definitions:
         told = _read(attributes)
         return self._bilinear(_geometry(told["algebra"]), x, y, weight, gate, told["normalize"])
 
-    def _bilinear(self, geometry: _Geometry, x: Any, y: Any, weight: Any, gate: bool, normalize: bool) -> Any:
+    def _bilinear(self, geometry: Geometry, x: Any, y: Any, weight: Any, gate: bool, normalize: bool) -> Any:
         if gate:
             x, y = self._gated(x), self._gated(y)
         library = self.library
@@ -276,12 +278,12 @@ class Definitions:
         """x·Φ of its scalar, with the normal distribution function Φ."""
         return x * (0.5 * (1.0 + self.library.erf(x[:1] * math.sqrt(0.5))))
 
-    def _root_mean_square_norm(self, geometry: _Geometry, x: Any) -> Any:
+    def _root_mean_square_norm(self, geometry: Geometry, x: Any) -> Any:
         library = self.library
         means = library.sum(self._sums_by_grade(geometry, x * x), 2) * (1.0 / max(x.shape[2], 1))
         return x / library.take(library.sqrt(means + EPSILON), geometry.grades)
 
-    def _steerable(self, geometry: _Geometry, x: Any, right: Any, a: Any, weight: Any, left: Any) -> Any:
+    def _steerable(self, geometry: Geometry, x: Any, right: Any, a: Any, weight: Any, left: Any) -> Any:
         product = self._bilinear(geometry, x, self._normalized(geometry, right, a), weight, False, False)
         return product if left is None else (left + product) * math.sqrt(0.5)
 

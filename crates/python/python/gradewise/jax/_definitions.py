@@ -11,7 +11,7 @@ from jax import Array
 from gradewise._definitions import Definitions
 
 
-class _Library:
+class Library:
     """JAX's primitives."""
 
     def constant(self, values: Sequence[float], like: Array) -> Array:
@@ -39,13 +39,18 @@ class _Library:
     where = staticmethod(jnp.where)
 
 
-_definitions = Definitions(_Library())
-
-
-def define(operation: str, attributes: str, inputs: Sequence[Array]) -> Array:
-    """An operation in JAX's own operators, in both modes and to any order. 16-bit numbers are computed in float32 and rounded, as kernels
-    do; matrix products are exact on GPUs, too."""
+def in_wide(definitions: Definitions, operation: str, attributes: str, inputs: Sequence[Array]) -> Array:
+    """An operation by definitions. 16-bit numbers are computed in float32 and rounded, as kernels do; matrix products are exact on GPUs,
+    too."""
     dtype = inputs[0].dtype
     wide = jnp.float32 if dtype.itemsize == 2 else dtype
     with jax.default_matmul_precision("highest"):
-        return _definitions(operation, attributes, [x.astype(wide) for x in inputs]).astype(dtype)
+        return definitions(operation, attributes, [x.astype(wide) for x in inputs]).astype(dtype)
+
+
+_definitions = Definitions(Library())
+
+
+def define(operation: str, attributes: str, inputs: Sequence[Array]) -> Array:
+    """An operation in JAX's own operators, in both modes and to any order."""
+    return in_wide(_definitions, operation, attributes, inputs)

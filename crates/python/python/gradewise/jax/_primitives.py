@@ -30,8 +30,22 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from gradewise import _core
+from gradewise._errors import ShapeError
 from gradewise._registry import OPERATORS
+from gradewise.jax._batches import (
+    Parts,
+    chosen,
+    computes_by_feature,
+    from_features,
+    from_rows,
+    into_features,
+    into_rows,
+    pulled,
+    pushed,
+    spread,
+)
 from gradewise.jax._definitions import define
+from gradewise.jax._sharding import by_rows, need_devices, varying_alike
 
 
 def _interface() -> int:
@@ -41,10 +55,14 @@ def _interface() -> int:
     return int(found.group(1)) if found else 0
 
 
-for _name, _platform, _handler in _core.jax_handlers(_interface()):
+_handlers = _core.jax_handlers(_interface())
+for _name, _platform, _handler in _handlers:
     jax.ffi.register_ffi_target(_name, _handler, platform=_platform)
+TARGETS: tuple[str, ...] = tuple(dict.fromkeys(name for name, _, _ in _handlers))
+"""The names by which programs call operators."""
 
 Flags = tuple[bool, ...]
+Parameters = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -63,13 +81,14 @@ class Operation:
         """The output, by the definition."""
         return define(self.name, self.attributes, inputs)
 
-    def push(self, inputs: Sequence[Array], moves: Flags, tangents: Sequence[Array]) -> Array:
-        """The derivative along tangents of the inputs that move, by the definition."""
-        return jax.jvp(self.define, tuple(inputs), _spread(inputs, moves, tangents))[1]
+    def part(self, *inputs: Array) -> Array:
+        """The output, by the operator's parts."""
+        return _parts.define(self.name, self.attributes, inputs)
 
-    def pull(self, inputs: Sequence[Array], wanted: Flags, grad: Array) -> tuple[Array, ...]:
-        """The gradients of the inputs that are wanted, by the definition."""
-        return _chosen(jax.vjp(self.define, *inputs)[1](grad), wanted)
+    @property
+    def by_feature(self) -> bool:
+        """Whether each feature is computed by itself."""
+        return computes_by_feature(self.name, self.attributes)
 
     def texts(self, **more: Flags) -> dict[str, str]:
         """What a foreign function is told."""
@@ -77,25 +96,28 @@ class Operation:
         return {"operation": self.name, "attributes": self.attributes, **flags}
 
 
-def _chosen(values: Sequence[Any], flags: Flags) -> tuple[Any, ...]:
-    return tuple(value for value, flag in zip(values, flags) if flag)
-
-
-def _spread(like: Sequence[Array], flags: Flags, some: Sequence[Any]) -> tuple[Any, ...]:
-    """Values for the places where a flag is set, and zeros elsewhere."""
-    arriving = iter(some)
-    return tuple(next(arriving) if flag else jnp.zeros_like(x) for x, flag in zip(like, flags))
-
-
 @lru_cache(maxsize=4096)
-def _output_shape(operation: Operation, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-    return tuple(_core.output_shape(operation.name, operation.attributes, shapes, list(operation.rows())))
+def _output_shape(operation: Operation, shapes: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    has_rows = list(operation.rows())
+    if all(isinstance(size, int) for shape in shapes for size in shape):
+        return tuple(_core.output_shape(operation.name, operation.attributes, shapes, has_rows))
+    # Sizes of a program for several shapes. Numbers of rows that are not known stand for any; they agree where they are the same symbol.
+    counts = {shape[1] for shape, has in zip(shapes, has_rows) if has and len(shape) > 1}
+    known = [(shape[0], 1, *shape[2:]) if has and len(shape) > 1 else shape for shape, has in zip(shapes, has_rows)]
+    if len(counts) > 1 or not all(isinstance(size, int) for shape in known for size in shape):
+        raise ShapeError(
+            f"{operation.name}: shapes {', '.join(str(list(shape)) for shape in shapes)}, of which only the rows, the second axis of features, "
+            "may be a symbol, the same for all features"
+        )
+    found = _core.output_shape(operation.name, operation.attributes, known, has_rows)
+    return (found[0], counts.pop(), *found[2:])
 
 
 def _primitive(
     name: str,
     shapes: Callable[..., list[tuple[int, ...]]],
     compute: Callable[..., Sequence[Array]],
+    by_parts: Callable[..., Sequence[Array]],
     rows: Callable[..., tuple[Flags, Flags]] | None,
 ) -> Primitive:
     """A primitive with several results.
@@ -104,14 +126,24 @@ def _primitive(
         name: how jaxprs show it.
         shapes: the shapes of its results, for the shapes of its arguments and its parameters.
         compute: its results, for its arguments, the shapes of its results and its parameters.
-        rows: for its parameters, which arguments and which results have rows, so that batches can be folded into them; None if JAX
-            batches ``compute`` itself.
+        by_parts: its results, for its arguments and parameters, by what JAX batches: for batches that cannot be folded.
+        rows: for its parameters, which arguments and which results have rows; None if ``compute`` is JAX's own to batch and to share out.
     """
     primitive = Primitive(f"gradewise_{name}")
     primitive.multiple_results = True
 
+    @lru_cache(maxsize=4096)
+    def function(parameters: Parameters) -> Callable[..., list[Array]]:
+        told = dict(parameters)
+        return lambda *arguments: list(compute(arguments, shapes([x.shape for x in arguments], **told), **told))
+
     def run(*arguments: Array, **parameters: Any) -> list[Array]:
-        return list(compute(arguments, shapes([x.shape for x in arguments], **parameters), **parameters))
+        of = function(tuple(sorted(parameters.items())))
+        if is_shared:
+            flags = rows(**parameters)
+            results = shapes([x.shape for x in arguments], **parameters)
+            of = by_rows(of, *flags, (tuple(x.ndim for x in arguments), tuple(map(len, results))))
+        return list(of(*arguments))
 
     @primitive.def_abstract_eval
     def _(*avals: Any, **parameters: Any) -> list[Any]:
@@ -120,45 +152,36 @@ def _primitive(
         return [avals[0].update(shape=shape, **varying) for shape in shapes([a.shape for a in avals], **parameters)]
 
     @lru_cache(maxsize=4096)
-    def compiled(parameters: tuple[tuple[str, Any], ...]) -> Callable[..., list[Array]]:
+    def compiled(parameters: Parameters) -> Callable[..., list[Array]]:
         return jax.jit(lambda *arguments: run(*arguments, **dict(parameters)))
 
     primitive.def_impl(lambda *arguments, **parameters: compiled(tuple(sorted(parameters.items())))(*arguments))
     mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
+    is_shared = rows is not None and need_devices(primitive)
 
     def batch(arguments: Sequence[Array], dims: Sequence[Any], **parameters: Any) -> tuple[list[Array], list[int]]:
         is_batched = [dim is not None for dim in dims]
         size = next(x.shape[dim] for x, dim, there in zip(arguments, dims, is_batched) if there)
         first = [jnp.moveaxis(x, dim, 0) if there else x for x, dim, there in zip(arguments, dims, is_batched)]
-        if rows is None:
-            axes = [0 if there else None for there in is_batched]
-            results = jax.vmap(lambda *xs: run(*xs, **parameters), in_axes=axes)(*first)
-            return list(results), [0] * len(results)
-        of_arguments, of_results = rows(**parameters)
-        if all(has or not there for has, there in zip(of_arguments, is_batched)) and all(of_results):
-            folded = [_folded(x, there, size) if has else x for x, there, has in zip(first, is_batched, of_arguments)]
-            results = primitive.bind(*folded, **parameters)
-            return [_unfolded(y, size) for y in results], [0] * len(results)
-
-        def one(some: list[Array]) -> list[Array]:
-            arriving = iter(some)
-            return primitive.bind(*(next(arriving) if b else x for x, b in zip(first, is_batched)), **parameters)
-
-        results = jax.lax.map(one, [x for x, there in zip(first, is_batched) if there])
-        return list(results), [0] * len(results)
+        if rows is not None:
+            of_arguments, of_results = rows(**parameters)
+            if all(has or not there for has, there in zip(of_arguments, is_batched)) and all(of_results):
+                folded = [
+                    into_rows(x, there, size) if has else x for x, there, has in zip(first, is_batched, of_arguments)
+                ]
+                results = [from_rows(y, size) for y in primitive.bind(*folded, **parameters)]
+                return results, [0] * len(results)
+            if parameters["operation"].by_feature:
+                folded = [into_features(x, there, has, size) for x, there, has in zip(first, is_batched, of_arguments)]
+                made = primitive.bind(*folded, **parameters)
+                results = [from_features(y, has, size) for y, has in zip(made, of_results)]
+                return results, [0] * len(results)
+        axes = [0 if there else None for there in is_batched]
+        results = list(jax.vmap(lambda *xs: list(by_parts(xs, **parameters)), in_axes=axes)(*first))
+        return results, [0] * len(results)
 
     batching.primitive_batchers[primitive] = batch
     return primitive
-
-
-def _folded(x: Array, is_batched: bool, size: int) -> Array:
-    """A batch of features ``[blades, rows, features]``, or features that are the same throughout, as features with more rows."""
-    x = jnp.moveaxis(x, 0, 1) if is_batched else jnp.repeat(x[:, None], size, axis=1)
-    return x.reshape(x.shape[0], size * x.shape[2], x.shape[3])
-
-
-def _unfolded(x: Array, size: int) -> Array:
-    return jnp.moveaxis(x.reshape(x.shape[0], size, x.shape[1] // size, x.shape[2]), 1, 0)
 
 
 def _foreign(target: str, arguments: Sequence[Array], shapes: Sequence[tuple[int, ...]], texts: dict[str, str]) -> Any:
@@ -172,6 +195,7 @@ _forward = _primitive(
     "forward",
     lambda shapes, operation: [_output_shape(operation, tuple(shapes))],
     lambda arguments, shapes, operation: _foreign("gradewise_forward", arguments, shapes, operation.texts()),
+    lambda arguments, operation: [operation.part(*arguments)],
     lambda operation: (operation.rows(), (True,)),
 )
 
@@ -188,18 +212,22 @@ _push = _primitive(
     "push",
     lambda shapes, operation, moves: [shapes[operation.count]],
     _push_kernel,
-    lambda operation, moves: ((*operation.rows(), True, *_chosen(operation.rows(), moves)), (True,)),
+    lambda arguments, operation, moves: [
+        pushed(operation.part, arguments[: operation.count], moves, arguments[operation.count + 1 :])
+    ],
+    lambda operation, moves: ((*operation.rows(), True, *chosen(operation.rows(), moves)), (True,)),
 )
 
 # Pull: the inputs, the output, its gradient.
 
 _pull = _primitive(
     "pull",
-    lambda shapes, operation, wanted: list(_chosen(shapes, wanted)),
+    lambda shapes, operation, wanted: list(chosen(shapes, wanted)),
     lambda arguments, shapes, operation, wanted: _foreign(
         "gradewise_backward", arguments, shapes, operation.texts(needs=wanted)
     ),
-    lambda operation, wanted: ((*operation.rows(), True, True), _chosen(operation.rows(), wanted)),
+    lambda arguments, operation, wanted: pulled(operation.part, arguments[: operation.count], wanted, arguments[-1]),
+    lambda operation, wanted: ((*operation.rows(), True, True), chosen(operation.rows(), wanted)),
 )
 
 # Push of pull: the inputs, the output's gradient, tangents of those of them that move.
@@ -207,14 +235,15 @@ _pull = _primitive(
 
 def _pull_push_defined(arguments: Sequence[Array], _: Any, operation: Operation, wanted: Flags, moves: Flags) -> Any:
     primals, tangents = arguments[: len(moves)], arguments[len(moves) :]
-    pull = lambda *all: operation.pull(all[:-1], wanted, all[-1])  # noqa: E731
-    return jax.jvp(pull, tuple(primals), _spread(primals, moves, tangents))[1]
+    pull = lambda *all: pulled(operation.define, all[:-1], wanted, all[-1])  # noqa: E731
+    return jax.jvp(pull, tuple(primals), spread(primals, moves, tangents))[1]
 
 
 _pull_push = _primitive(
     "pull_push",
-    lambda shapes, operation, wanted, moves: list(_chosen(shapes, wanted)),
+    lambda shapes, operation, wanted, moves: list(chosen(shapes, wanted)),
     _pull_push_defined,
+    lambda arguments, **parameters: _pull_push_defined(arguments, None, **parameters),
     None,
 )
 
@@ -227,21 +256,24 @@ def _pull_pull_kernel(
     return _foreign("gradewise_backward_twice", arguments, shapes, operation.texts(needs=wanted, given=given))
 
 
+def _pull_pull_by(
+    function: Callable[..., Array], operation: Operation, wanted: Flags, given: Flags, *arguments: Array
+) -> tuple[Array, ...]:
+    primals, gradients = arguments[: operation.count + 1], arguments[operation.count + 1 :]
+    pull = lambda *all: pulled(function, all[:-1], given, all[-1])  # noqa: E731
+    return chosen(jax.vjp(pull, *primals)[1](tuple(gradients)), wanted)
+
+
 _pull_pull = _primitive(
     "pull_pull",
-    lambda shapes, operation, wanted, given: list(_chosen(shapes, wanted)),
+    lambda shapes, operation, wanted, given: list(chosen(shapes, wanted)),
     _pull_pull_kernel,
+    lambda arguments, operation, wanted, given: _pull_pull_by(operation.part, operation, wanted, given, *arguments),
     lambda operation, wanted, given: (
-        (*operation.rows(), True, *_chosen(operation.rows(), given)),
-        _chosen((*operation.rows(), True), wanted),
+        (*operation.rows(), True, *chosen(operation.rows(), given)),
+        chosen((*operation.rows(), True), wanted),
     ),
 )
-
-
-def _pull_pull_defined(operation: Operation, wanted: Flags, given: Flags, *arguments: Array) -> tuple[Array, ...]:
-    primals, gradients = arguments[: operation.count + 1], arguments[operation.count + 1 :]
-    pull = lambda *all: operation.pull(all[:-1], given, all[-1])  # noqa: E731
-    return _chosen(jax.vjp(pull, *primals)[1](tuple(gradients)), wanted)
 
 
 # Derivatives.
@@ -258,7 +290,7 @@ def _instantiated(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[An
 def _forward_jvp(primals: Sequence[Array], tangents: Sequence[Any], operation: Operation) -> Any:
     (output,) = _forward.bind(*primals, operation=operation)
     moves = tuple(map(_is_there, tangents))
-    return [output], _push.bind(*primals, output, *_chosen(tangents, moves), operation=operation, moves=moves)
+    return [output], _push.bind(*primals, output, *chosen(tangents, moves), operation=operation, moves=moves)
 
 
 def _push_jvp(primals: Sequence[Array], tangents: Sequence[Any], operation: Operation, moves: Flags) -> Any:
@@ -266,7 +298,7 @@ def _push_jvp(primals: Sequence[Array], tangents: Sequence[Any], operation: Oper
     # The output is a function of the inputs: it has no tangent of its own.
     count = operation.count
     arguments, along = (*primals[:count], *primals[count + 1 :]), (*tangents[:count], *tangents[count + 1 :])
-    push = lambda *all: operation.push(all[:count], moves, all[count:])  # noqa: E731
+    push = lambda *all: pushed(operation.define, all[:count], moves, all[count:])  # noqa: E731
     return results, [jax.jvp(push, arguments, _instantiated(arguments, along))[1]]
 
 
@@ -289,7 +321,7 @@ def _pull_jvp(primals: Sequence[Array], tangents: Sequence[Any], operation: Oper
     moves = tuple(map(_is_there, along))
     if not any(moves):
         return results, [jnp.zeros_like(y) for y in results]
-    some = _chosen(along, moves)
+    some = chosen(along, moves)
     return results, _pull_push.bind(*arguments, *some, operation=operation, wanted=wanted, moves=moves)
 
 
@@ -309,12 +341,12 @@ def _pull_push_transposed(
     given = tuple(g is not None and _is_there(g) for g in spread)
     if not any(given):
         return [*nothing, *(ad.Zero(t.aval) if ad.is_undefined_primal(t) else None for t in tangents)]
-    found = _pull_pull.bind(*primals, *_chosen(spread, given), operation=operation, wanted=moves, given=given)
+    found = _pull_pull.bind(*primals, *chosen(spread, given), operation=operation, wanted=moves, given=given)
     return [*nothing, *(g if ad.is_undefined_primal(t) else None for g, t in zip(found, tangents))]
 
 
 def _pull_pull_jvp(primals: Any, tangents: Any, operation: Operation, wanted: Flags, given: Flags) -> Any:
-    function = lambda *all: list(_pull_pull_defined(operation, wanted, given, *all))  # noqa: E731
+    function = lambda *all: list(_pull_pull_by(operation.define, operation, wanted, given, *all))  # noqa: E731
     results = _pull_pull.bind(*primals, operation=operation, wanted=wanted, given=given)
     return results, jax.jvp(function, tuple(primals), _instantiated(primals, tangents))[1]
 
@@ -330,4 +362,7 @@ ad.primitive_transposes[_pull_push] = _pull_push_transposed
 
 def run(operation: str, attributes: str, inputs: Sequence[Array]) -> Array:
     """The output of an operation."""
-    return _forward.bind(*inputs, operation=Operation(operation, attributes, len(inputs)))[0]
+    return _forward.bind(*varying_alike(inputs), operation=Operation(operation, attributes, len(inputs)))[0]
+
+
+_parts = Parts(run)
