@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "transformers.md", ROOT / "crates" / "python" / "README.md"]
+PAGES = [ROOT / "docs" / f"{page}.md" for page in ("python", "export", "transformers")] + [ROOT / "crates" / "python" / "README.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
