@@ -159,6 +159,12 @@ def _primitive(
     mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
     is_shared = rows is not None and need_devices(primitive)
 
+    @lru_cache(maxsize=4096)
+    def batched(parameters: Parameters, is_batched: Flags) -> Callable[..., list[Array]]:
+        # Compiled once, outside of jit too.
+        axes = [0 if there else None for there in is_batched]
+        return jax.jit(jax.vmap(lambda *xs: list(by_parts(xs, **dict(parameters))), in_axes=axes))
+
     def batch(arguments: Sequence[Array], dims: Sequence[Any], **parameters: Any) -> tuple[list[Array], list[int]]:
         is_batched = [dim is not None for dim in dims]
         size = next(x.shape[dim] for x, dim, there in zip(arguments, dims, is_batched) if there)
@@ -176,8 +182,7 @@ def _primitive(
                 made = primitive.bind(*folded, **parameters)
                 results = [from_features(y, has, size) for y, has in zip(made, of_results)]
                 return results, [0] * len(results)
-        axes = [0 if there else None for there in is_batched]
-        results = list(jax.vmap(lambda *xs: list(by_parts(xs, **parameters)), in_axes=axes)(*first))
+        results = batched(tuple(sorted(parameters.items())), tuple(is_batched))(*first)
         return results, [0] * len(results)
 
     batching.primitive_batchers[primitive] = batch

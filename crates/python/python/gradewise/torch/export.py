@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError, MissingPackageError
-from gradewise.torch import _definitions
+from gradewise.torch import _definitions, _small_linalg
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -88,7 +88,7 @@ def onnx(
         dynamic_shapes: as for :func:`program`.
 
     Raises:
-        ArgumentError: as :func:`program`, and if ONNX has no operators for what the model computes, such as Cholesky factors.
+        ArgumentError: as :func:`program`, and if ONNX has no operators for what the model computes, such as singular values.
         MissingPackageError: onnx or onnxscript is not installed.
     """
     try:
@@ -97,6 +97,8 @@ def onnx(
     except ImportError as error:
         raise MissingPackageError(f"export.onnx needs {error.name}: pip install onnx onnxscript") from error
     made = program(model, example, batch=batch, dynamic_shapes=dynamic_shapes)
+    if any("linalg" in str(node.target) for node in made.graph.nodes):
+        made = made.run_decompositions(_small_linalg.table())
     try:
         torch.onnx.export(made, f=str(path), dynamo=True, verbose=False)
     except torch.onnx.errors.OnnxExporterError as error:
@@ -222,7 +224,8 @@ def _unknown(made: ExportedProgram, error: BaseException) -> str:
         return _reason(error)
     for node in made.graph.nodes:
         # PyTorch takes its operators apart first, into others whose names begin alike.
-        if isinstance(node.target, torch._ops.OpOverload) and found[1].startswith(node.target._schema.name[6:]):
+        name = node.target._schema.name[6:] if isinstance(node.target, torch._ops.OpOverload) else ""
+        if name and (name.startswith(found[1].lstrip("_")) or found[1].startswith(name)):
             return f"{_owner(node)} computes {node.target}, which ONNX has no operator for; torch.export.save and AOTInductor take it"
     return (
         f"the model computes aten.{found[1]}, which ONNX has no operator for; torch.export.save and AOTInductor take it"
