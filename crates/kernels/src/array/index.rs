@@ -3,6 +3,7 @@
 use crate::{
     Array, CudaDevice, DType, Device, Error, Result,
     runtime::{
+        common_divisor,
         cuda::{Buffer, Key},
         external::Owner,
     },
@@ -103,14 +104,6 @@ impl Lists {
         let values = values.iter().enumerate().map(check).collect::<Result<_>>()?;
         Ok(Self { values, groups: OnceLock::new(), parts: OnceLock::new() })
     }
-}
-
-/// The greatest number that divides both; the other one of 0.
-pub(crate) fn common_divisor(mut a: usize, mut b: usize) -> usize {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 /// Positions of a list of indices, grouped by value.

@@ -18,7 +18,6 @@ pub(crate) mod strided;
 mod views;
 
 pub use borrow::Borrowed;
-pub(crate) use index::common_divisor;
 pub use index::{BorrowedIndex, Index};
 pub use positions::Positions;
 

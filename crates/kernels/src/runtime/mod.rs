@@ -23,3 +23,11 @@ pub use fault::{Fault, sanitizer, setup_remedy};
 pub use memory::Holder;
 pub use options::{Options, Products};
 pub use target::Target;
+
+/// The greatest number that divides both; the other one of 0.
+pub(crate) fn common_divisor(mut a: usize, mut b: usize) -> usize {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

@@ -25,6 +25,18 @@ SMOOTHING = 1e-16
 """Added to q² under the fourth root, so that a norm has a derivative where q = 0."""
 
 
+_BY_FEATURE = ("mv_normalization", "mv_silu", "steerable_gp", "table_product", "traceless_product")
+_BY_FEATURE_UNLESS_NORMALIZED = ("gelu_sgp_norm", "sgp")
+
+
+@lru_cache(maxsize=4096)
+def computes_by_feature(name: str, attributes: str) -> bool:
+    """Whether an operator computes each feature by itself. Its parameters then have features on their first axis."""
+    if name in _BY_FEATURE_UNLESS_NORMALIZED:
+        return not json.loads(attributes)["normalize"]
+    return name in _BY_FEATURE
+
+
 class Library(Protocol[A]):
     """The primitives. Arrays have arithmetic operators with broadcasting, ``@``, slices and ``reshape``."""
 

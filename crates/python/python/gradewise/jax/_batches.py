@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,17 +15,6 @@ from gradewise.jax._definitions import Library, in_wide
 
 Flags = tuple[bool, ...]
 Run = Callable[[str, str, Sequence[Array]], Array]
-
-_BY_FEATURE = ("mv_normalization", "mv_silu", "steerable_gp", "table_product", "traceless_product")
-_BY_FEATURE_UNLESS_NORMALIZED = ("gelu_sgp_norm", "sgp")
-
-
-@lru_cache(maxsize=4096)
-def computes_by_feature(name: str, attributes: str) -> bool:
-    """Whether an operator computes each feature by itself. Its parameters then have features on their first axis."""
-    if name in _BY_FEATURE_UNLESS_NORMALIZED:
-        return not json.loads(attributes)["normalize"]
-    return name in _BY_FEATURE
 
 
 def into_rows(x: Array, is_batched: bool, size: int) -> Array:

@@ -30,12 +30,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from gradewise import _core
+from gradewise._definitions import computes_by_feature
 from gradewise._errors import ShapeError
 from gradewise._registry import OPERATORS
 from gradewise.jax._batches import (
     Parts,
     chosen,
-    computes_by_feature,
     from_features,
     from_rows,
     into_features,

@@ -13,14 +13,15 @@ use super::{
     source::{MOST_ADDRESSES, MOST_STAGES, Source, staged},
     value::Own,
 };
-use crate::{array::common_divisor, runtime::cuda::generated::Code};
+use crate::runtime::{common_divisor, cuda::generated::Code};
 use std::{cmp::Reverse, collections::HashMap};
 
 /// The most positions of a stage that one block computes, be they of a part or of everything.
 const MOST_OF_PART: usize = 2048;
 
-/// The most positions of a stage in all.
-const MOST_POSITIONS: usize = 1 << 20;
+/// The most positions of a stage in all. Memory that is let go while a kernel waits is not used for what comes next, which shows in the peak
+/// where arrays are large.
+const MOST_POSITIONS: usize = 1 << 18;
 
 /// The fewest parts for which a kernel of stages pays beside a launch for each; fewer leave most of a device idle.
 const FEWEST_PARTS: usize = 16;

@@ -49,8 +49,7 @@ impl Host {
                 .fold(String::new(), |text, line| text + line + "\n");
             let argument = |(n, parameter): (usize, &&str)| {
                 let kind = parameter.rsplit_once(' ').unwrap().0.trim_end_matches("__restrict__").trim_end();
-                // What is passed by value is a struct.
-                let kind = if kind.ends_with('*') { kind } else { kind.rsplit_once(' ').unwrap().1 };
+                let kind = if kind.ends_with('*') { kind } else { kind.rsplit(' ').next().unwrap() };
                 format!("*static_cast<{kind} const*>(a[{n}])")
             };
             let arguments: Vec<String> = parameters.iter().enumerate().map(argument).collect();
