@@ -125,6 +125,7 @@ pub(super) fn serialize(_: &BTreeMap<String, StoredTensor>, _: &Metadata, path: 
     Err(none(path))
 }
 
+/// `None`: digests come with the feature `files`.
 #[cfg(not(feature = "files"))]
 pub fn sha256<T: AsRef<[u8]>>(_: impl IntoIterator<Item = T>) -> Option<String> {
     None
