@@ -163,15 +163,9 @@ def load(module: M, state: Mapping[str, Any]) -> M:
     Raises:
         CheckpointError: names or shapes are others, or the checkpoint's tables are those of another algebra.
     """
-    own = {".".join(map(str, path)): parameter for path, parameter in nnx.to_flat_state(nnx.state(module, nnx.Param))}
+    parameters = nnx.to_flat_state(nnx.state(module, nnx.Param))
+    own = {".".join(map(str, path)): parameter for path, parameter in parameters}
     values = maps.fitted(own, module.signature, state)
-    nnx.update(
-        module,
-        nnx.from_flat_state(
-            [
-                (path, parameter.replace(values[".".join(map(str, path))]))
-                for path, parameter in nnx.to_flat_state(nnx.state(module, nnx.Param))
-            ]
-        ),
-    )
+    replaced = [(path, parameter.replace(values[".".join(map(str, path))])) for path, parameter in parameters]
+    nnx.update(module, nnx.from_flat_state(replaced))
     return module

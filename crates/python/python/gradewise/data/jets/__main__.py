@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from gradewise._errors import ArgumentError, DataSetError, GradewiseError
+from gradewise.data._command import status_of
 from gradewise.data.jets import Card, check, make
 from gradewise.data.jets._card import LARGEST_SEED
 from gradewise.data.jets._check import MEASURED
@@ -153,7 +153,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         The exit status: 0 done, 1 failed or not sound, 2 bad usage or input.
     """
     arguments = parser().parse_args(words)
-    try:
+
+    def work() -> int:
         if arguments.command == "make":
             make(
                 arguments.folder,
@@ -170,14 +171,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         report = check(arguments.file, jets=arguments.jets, figure=arguments.figure)
         print(json.dumps(report.as_dict(), indent=2) if arguments.json else report)
         return 0 if report.sound else 1
-    except (ArgumentError, DataSetError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (GradewiseError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+
+    return status_of(work)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Optional
 
-from gradewise._errors import ArgumentError, DataSetError, GradewiseError
+from gradewise.data._command import status_of
 from gradewise.data.molecules import Card, draw, write
 from gradewise.data.molecules._systems import SYSTEMS
 
@@ -50,18 +50,12 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         if frames % 100 == 0 or frames == arguments.frames:
             print(f"{frames} of {arguments.frames} frames", file=sys.stderr, flush=True)
 
-    try:
+    def work() -> int:
         card = Card(system=arguments.system, **{name: getattr(arguments, name) for name in NUMBERS})
         write(draw(card, None if arguments.quiet else say), arguments.file, arguments.single)
         return 0
-    except (ArgumentError, DataSetError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (GradewiseError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+
+    return status_of(work)
 
 
 if __name__ == "__main__":
