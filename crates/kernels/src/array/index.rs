@@ -81,6 +81,10 @@ impl Resident {
 }
 
 impl Lists {
+    fn new(values: Vec<u32>) -> Self {
+        Self { values, groups: OnceLock::new(), parts: OnceLock::new() }
+    }
+
     fn require_sizes(operation: &'static str, bound: usize, length: usize) -> Result<()> {
         for (argument, size) in [("bound", bound), ("values", length)] {
             if size > u32::MAX as usize {
@@ -102,7 +106,7 @@ impl Lists {
             }
         };
         let values = values.iter().enumerate().map(check).collect::<Result<_>>()?;
-        Ok(Self { values, groups: OnceLock::new(), parts: OnceLock::new() })
+        Ok(Self::new(values))
     }
 }
 
@@ -237,12 +241,7 @@ impl Index {
             Ok(self.clone())
         } else {
             let values = self.lists()?.values.clone();
-            Self::of(
-                Lists { values, groups: OnceLock::new(), parts: OnceLock::new() },
-                self.bound(),
-                device,
-                false,
-            )
+            Self::of(Lists::new(values), self.bound(), device, false)
         }
     }
 
@@ -274,7 +273,7 @@ impl Index {
         }
         let lists = source.lists()?;
         let relied_on = self.0.relied_on.load(Ordering::Relaxed);
-        if relied_on > 0 && !lists.parts(self.bound()).is_multiple_of(relied_on) {
+        if relied_on > 0 && !lists.falls_into(relied_on, self.bound()) {
             return Ok(false);
         }
         if let Some(resident) = &self.0.resident {
@@ -331,7 +330,7 @@ impl Index {
         if let Some(resident) = self.resident() {
             resident.values.read(0, bytemuck::cast_slice_mut(&mut values), "Index::to_vec")?;
         }
-        let lists = Arc::new(Lists { values, groups: OnceLock::new(), parts: OnceLock::new() });
+        let lists = Arc::new(Lists::new(values));
         *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         Ok(lists)
     }
@@ -377,16 +376,21 @@ impl Lists {
 
     /// See [`Index::parts`].
     pub fn parts(&self, bound: usize) -> usize {
-        let length = self.values.len();
-        let falls_into = |parts: usize| {
-            let (entries, targets) = (length / parts, bound / parts);
-            let of = |(position, &value): (usize, &u32)| value as usize / targets == position / entries;
-            self.values.iter().enumerate().all(of)
-        };
         *self.parts.get_or_init(|| {
-            let divides = |parts: &usize| length.is_multiple_of(*parts) && bound.is_multiple_of(*parts);
-            (2..=length.min(bound)).rev().filter(divides).find(|&parts| falls_into(parts)).unwrap_or(1)
+            let most = self.values.len().min(bound);
+            (2..=most).rev().find(|&parts| self.falls_into(parts, bound)).unwrap_or(1)
         })
+    }
+
+    /// Whether the list falls into so many parts, or more that can be put together to these.
+    fn falls_into(&self, parts: usize, bound: usize) -> bool {
+        let length = self.values.len();
+        if !(length.is_multiple_of(parts) && bound.is_multiple_of(parts)) {
+            return false;
+        }
+        let (entries, targets) = (length / parts, bound / parts);
+        let is_inside = |(position, &value): (usize, &u32)| value as usize / targets == position / entries;
+        self.values.iter().enumerate().all(is_inside)
     }
 }
 

@@ -56,6 +56,10 @@ impl Arena {
         if let Some(held) = self.held().as_mut() {
             return held.push(kept);
         }
+        self.put_back(kept);
+    }
+
+    fn put_back(&self, kept: Kept) {
         self.free().entry(kept.memory.bytes()).or_default().push(kept);
     }
 
@@ -69,11 +73,7 @@ impl Arena {
         if holds {
             held.get_or_insert_default();
         } else {
-            let blocks = held.take().unwrap_or_default();
-            drop(held);
-            blocks
-                .into_iter()
-                .for_each(|kept| self.free().entry(kept.memory.bytes()).or_default().push(kept));
+            held.take().unwrap_or_default().into_iter().for_each(|kept| self.put_back(kept));
         }
     }
 

@@ -115,7 +115,7 @@ fn through(view: &View, summed: (&[usize], &[usize]), parts: usize, run: usize) 
 pub(super) type Runs = HashMap<u64, usize>;
 
 impl Tree {
-    /// Runs with which what the kernel writes may fall into `parts` parts, likeliest first.
+    /// Runs with which what the kernel writes may fall into `parts` parts.
     pub fn candidates(&self, parts: usize, runs: &Runs) -> Vec<usize> {
         let mut found = Vec::new();
         for node in self.nodes.values() {

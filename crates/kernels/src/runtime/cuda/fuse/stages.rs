@@ -154,13 +154,13 @@ impl Group {
         let together = (parts.div_ceil(MOST_BLOCKS)..=parts).find(divides).unwrap_or(parts);
         let threads = (positions * together).next_multiple_of(32).clamp(32, MOST_THREADS) as u32;
         let mut list: Box<List> = Box::new(bytemuck::Zeroable::zeroed());
-        let (mut functions, mut texts): (Vec<String>, HashMap<String, u32>) = (Vec::new(), HashMap::new());
+        let mut functions: Vec<String> = Vec::new();
+        // Kernels of one text differ by their arrays alone; as stages they also need the same run.
+        let mut known: HashMap<(&str, usize), u32> = HashMap::new();
         let (mut at, mut operations) = (0, Vec::new());
         for (number, (stage, run)) in stages.iter().enumerate() {
             let source = &stage.source;
-            // The same text has the same name.
-            let text = source.function("stage_", parts, together, *run);
-            let function = *texts.entry(text).or_insert_with(|| {
+            let function = *known.entry((source.code.text.as_str(), *run)).or_insert_with(|| {
                 let name = format!("stage_{}", functions.len());
                 functions.push(source.function(&name, parts, together, *run));
                 functions.len() as u32 - 1
