@@ -9,7 +9,10 @@ use gradewise_autograd::{
 use gradewise_core::{Algebra, DType, Signature};
 use gradewise_kernels::{
     Array, Compute, Device,
-    ops::{self, clifford::mv_block as kernel},
+    ops::{
+        self,
+        clifford::{mv_block as kernel, steerable_layer},
+    },
 };
 use gradewise_testing::gpu;
 use rand::SeedableRng;
@@ -144,6 +147,99 @@ fn agrees_with_the_cpu(
                 error <= *bound,
                 "{signature} {size:?} {compute:?}, result {position}: {error:e} > {bound:e}"
             );
+        }
+    }
+}
+
+/// Blocks of 16 and 32 blades, whose quadratic forms may cancel: as far from the CPU's double precision as its single precision is, or a little
+/// more. Widths for half warps and whole ones, that fill no quad, and more rows than are worked on at a time.
+fn blocks_of_many_blades(device: &Device) {
+    let sizes = [
+        (1, 1, 1),
+        (3, 5, 2),
+        (17, 13, 12),
+        (500, 29, 16),
+        (5003, 17, 12),
+        (700, 20, 17),
+        (2501, 37, 28),
+        (140, 45, 32),
+    ];
+    for signature in [Signature::new(1, 3, 0), Signature::new(5, 0, 0)] {
+        let algebra = Algebra::new(signature).unwrap();
+        for (size, residual) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
+            let (all, seed) = operands(&algebra, size);
+            let mut all = scaled(all, size);
+            all.extend(residual.then(|| random_like(&seed)));
+            let on = |dtype, device: &Device| -> Vec<Array> {
+                let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
+                let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
+                let served = kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap());
+                assert!(served || matches!(device, Device::Cpu), "{signature} {size:?}");
+                let wide = |array: &Array| array.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap();
+                run(&algebra, &all, &to(&seed, dtype, device)).iter().map(wide).collect()
+            };
+            let (expected, single) = (on(DType::F64, &Device::Cpu), on(DType::F32, &Device::Cpu));
+            let (found, again) = (on(DType::F32, device), on(DType::F32, device));
+            for (position, expected) in expected.iter().enumerate() {
+                let values = |from: &[Array]| from[position].to_f64_vec().unwrap();
+                assert_eq!(values(&found), values(&again), "the same bits each time");
+                let error = found[position].relative_error(expected).unwrap();
+                let bound = (8.0 * single[position].relative_error(expected).unwrap()).max(5e-6);
+                assert!(
+                    error <= bound,
+                    "{signature} {size:?}, residual: {residual}, result {position}: {error:e} > {bound:e}"
+                );
+            }
+        }
+    }
+}
+
+/// The steerable layer without the rest of a block, with and without its left map, and features of 1e10, whose forms have squares beyond f32.
+fn steerable_layers_alone(device: &Device) {
+    let sizes = [(1, 1), (3, 2), (17, 12), (500, 16), (5003, 12), (700, 17), (2501, 28), (140, 32)];
+    let signatures = [(2, 0, 0), (3, 0, 0), (1, 3, 0), (5, 0, 0)].map(|(p, q, r)| Signature::new(p, q, r));
+    for signature in signatures {
+        let algebra = Algebra::new(signature).unwrap();
+        for ((batch, n), has_left) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
+            let (all, seed) = operands(&algebra, (batch, n, n));
+            let all = scaled(all, (batch, n, n));
+            let on = |dtype, device: &Device, scale: f64| -> Vec<Array> {
+                let array = |number: usize| to(&all[number], dtype, device).array().clone();
+                let x = ops::mul_scalar(&array(0), scale).unwrap();
+                let [right, a, w, left, bias] = [5, 6, 7, 8, 9].map(array);
+                let left = has_left.then_some((&left, &bias));
+                let operands = steerable_layer::Operands { x: &x, right: &right, a: &a, w: &w, left };
+                let out = steerable_layer::forward(&algebra, &operands).unwrap();
+                let grad = to(&seed, dtype, device).array().clone();
+                let found = steerable_layer::backward(&algebra, &operands, &grad).unwrap();
+                let mut results = vec![out, found.x, found.right, found.a, found.w];
+                results.extend(found.left.into_iter().flat_map(|(left, bias)| [left, bias]));
+                let wide = |array: &Array| array.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap();
+                results.iter().map(wide).collect()
+            };
+            for scale in [1.0, 1e10] {
+                let (expected, single) =
+                    (on(DType::F64, &Device::Cpu, scale), on(DType::F32, &Device::Cpu, scale));
+                let (found, again) = (on(DType::F32, device, scale), on(DType::F32, device, scale));
+                for (position, expected) in expected.iter().enumerate() {
+                    let values = |from: &[Array]| from[position].to_f64_vec().unwrap();
+                    assert_eq!(values(&found), values(&again), "the same bits each time");
+                    assert!(
+                        values(&found).iter().all(|value| value.is_finite()),
+                        "{signature} {batch} × {n}"
+                    );
+                    // Gradients of normalised features of one or two numbers are differences of equal ones: in f32 they have no digit.
+                    if scale > 1.0 && n < 8 {
+                        continue;
+                    }
+                    let error = found[position].relative_error(expected).unwrap();
+                    let bound = (8.0 * single[position].relative_error(expected).unwrap()).max(5e-6);
+                    assert!(
+                        error <= bound,
+                        "{signature} {batch} × {n}, left: {has_left}, × {scale:e}, result {position}: {error:e} > {bound:e}"
+                    );
+                }
+            }
         }
     }
 }
@@ -449,6 +545,8 @@ fn slopes_have_gradients(features: usize, device: &Device) {
 
 gradewise_testing::main!(
     one_operator_computes_what_its_parts_compute,
+    blocks_of_many_blades,
+    steerable_layers_alone,
     many_rows_are_computed_as_few_are,
     more_features_than_lanes,
     a_backward_pass_may_compute_in_another_way_and_without_x,

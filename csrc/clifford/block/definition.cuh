@@ -3,11 +3,11 @@
 //     y = linear(x) + bias, h = silu(y), r = linear_right(h), l = linear_left(h) + bias,
 //     s = (l + sgp(h, normalization(r), w))/√2, out = layer_norm(s), plus a residual if one is given
 //
-// for a definite quadratic form. x is [blades, rows, inputs]; the other arrays with rows are [blades, rows, features], matrices [grades, in, out].
+// x is [blades, rows, inputs]; the other arrays with rows are [blades, rows, features], matrices [grades, in, out].
 //
 // Four families of kernels compute it, with the operands and the layout of gradients that are defined here:
 //
-//     simt          at most 32 features, few rows, every target          simt.cuh
+//     simt          at most 32 features, every target and algebra        simt.cuh
 //     sm90_f32x3    at most 32 features, many rows of f32                sm90_f32x3.cuh
 //     sm90_16bit    at most 32 features, many rows of 16 bits            sm90_16bit.cuh
 //     sm90_64       33 to 64 features                                    sm90_64.cuh
@@ -25,7 +25,7 @@ struct BlockOperands {
     const void *left, *left_bias;       // [grades, features, features], [features]
     const void *gain;                   // layer norm: [features]
     i64 rows, inputs, features;
-    i64 warps;                          // Warps of a block that have rows, in the kernel of few rows.
+    i64 groups;                         // Groups of lanes of a block that have rows, in the kernel of few rows.
     i64 f32_parameters;                           // Whether the parameters are f32.
 
     GW_DEVICE float at(const void* parameter, int index) const {
@@ -52,8 +52,8 @@ struct BlockGradientLayout {
     static constexpr int GRADES = A::GRADES, PATHS = A::PATHS;
     i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
 
-    /// Also writes zeros to the padding of `sums`, if that is given.
-    GW_DEVICE BlockGradientLayout(i64 inputs, i64 features, float* sums = nullptr) {
+    /// Also writes zeros to the padding of `sums`, if that is given. Of `maps` square matrices, 1 leaves out those of the left map.
+    GW_DEVICE BlockGradientLayout(i64 inputs, i64 features, float* sums = nullptr, int maps = 2) {
         i64 at = 0;
         auto next = [&](i64 size) {
             const i64 place = at, end = at + size;
@@ -68,7 +68,7 @@ struct BlockGradientLayout {
         right = next(MATRICES ? GRADES * features * features : 0);
         normalization = next(features * GRADES);
         product = next(features * PATHS);
-        left = next(MATRICES ? GRADES * features * features : 0);
+        left = next(MATRICES && maps == 2 ? GRADES * features * features : 0);
         left_bias = next(features);
         gain = next(features);
         count = at;

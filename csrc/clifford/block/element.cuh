@@ -5,7 +5,24 @@
 #include "clifford/pointwise/grades.cuh"
 #include "clifford/product/multivectors.cuh"
 
-template <class A>
+/// A sum of signed squares: in plain f32 where they have one sign, compensated where they cancel.
+template <bool CANCELS>
+struct BlockSquares {
+    float sum = 0;
+
+    GW_DEVICE void add(float sign, float value) { sum += sign * value * value; }
+    GW_DEVICE float value() const { return sum; }
+};
+template <>
+struct BlockSquares<true> : SquareSum<float> {};
+
+/// Approximations by the hardware, with the full range of norms.
+struct QuickFullRange : Quick {
+    static constexpr bool FULL_RANGE = true;
+};
+
+/// `M` computes roots and quotients of norms (clifford/pointwise/norms.cuh).
+template <class A, class M = Quick>
 struct BlockElement {
     static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
     static constexpr auto tables = A::make();
@@ -13,37 +30,44 @@ struct BlockElement {
     using Product = Multivectors<A, float, 1>;
     using Element = typename Product::Element;
     using SiluGate = Silu<float, Quick>;
-    using Normalizer = Normalization<float, Quick>;
+    using Norms = M;
+    using Normalizer = Normalization<float, M>;
 
-    static constexpr bool definite() {
+    /// Whether squares of both signs are in the form of this grade; in that of all blades for -1.
+    static constexpr bool cancels(int grade) {
+        bool positive = false, negative = false;
         for (int blade = 0; blade < BLADES; ++blade) {
-            if (tables.metric[blade] < 0) return false;
+            if (grade >= 0 && tables.grade[blade] != grade) continue;
+            positive = positive || tables.metric[blade] > 0;
+            negative = negative || tables.metric[blade] < 0;
         }
-        return true;
+        return positive && negative;
     }
-    static_assert(definite(), "sums of squares are plain f32 here; squares of an indefinite form cancel and need SquareSum");
+
+    template <int GRADE>
+    static constexpr bool CANCELS = cancels(GRADE);
+
+    /// The quadratic form of the blades of `GRADE`, of all for -1.
+    template <int GRADE>
+    GW_DEVICE static float form(const Element& x) {
+        BlockSquares<CANCELS<GRADE>> sum;
+        each<BLADES>([&](auto index) {
+            constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
+            if constexpr (metric != 0 && (GRADE < 0 || grade == GRADE)) sum.add(float(metric), x.at[blade][0]);
+        });
+        return sum.value();
+    }
 
     /// The quadratic form of each grade.
     GW_DEVICE static void quadratic(const Element& x, float (&q)[GRADES]) {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) q[grade] = 0;
-        each<BLADES>([&](auto index) {
-            constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
-            const float value = x.at[blade][0];
-            if constexpr (metric != 0) q[grade] += float(metric) * value * value;
+        each<GRADES>([&](auto index) {
+            constexpr int grade = decltype(index)::value;
+            q[grade] = form<grade>(x);
         });
     }
 
     /// The quadratic form of the whole multivector.
-    GW_DEVICE static float total(const Element& x) {
-        float sum = 0;
-        each<BLADES>([&](auto index) {
-            constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
-            const float value = x.at[blade][0];
-            if constexpr (metric != 0) sum += float(metric) * value * value;
-        });
-        return sum;
-    }
+    GW_DEVICE static float total(const Element& x) { return form<-1>(x); }
 
     /// Σ x·g of each grade.
     GW_DEVICE static void dot_grades(const Element& x, const float (&g)[BLADES], float (&dots)[GRADES]) {

@@ -1,7 +1,9 @@
-// Blocks of equivariant networks (clifford/block/definition.cuh) on few rows, for at most 32 features, by ordinary arithmetic on every target.
-// Each lane of a warp owns one feature and holds its blades in registers; a warp works on R rows at a time. All matrices, and the rows of the
-// block, are in shared memory, through which lanes exchange data. The backward pass reads y, r and s, which the forward pass saved. Warps
-// without rows help to load the matrices and to form their gradients.
+// Blocks of equivariant networks (clifford/block/definition.cuh) for at most 32 features and 32 blades, by ordinary arithmetic on every target.
+// Each lane owns one feature and holds its blades in registers; a group of LANES lanes, a warp or half of one, works on R rows at a time. All
+// matrices, and the rows of the block, are in shared memory, through which lanes exchange data. The backward pass reads y, r and s, which the
+// forward pass saved. Groups without rows help to load the matrices and to form their gradients.
+//
+// Weights of a product of more than 16 blades, and the sums of their gradients, are in shared memory too: a thread has no registers for them.
 //
 // Arrays of features are of type T, f32 or 16 bits, which are widened as they are loaded and rounded as they are stored; shared memory and
 // arithmetic are f32.
@@ -13,22 +15,49 @@
 #include "clifford/block/element.cuh"
 #include "ptx/async.cuh"
 
-template <class A, int R, class T = float>
-struct BlockSimt : BlockElement<A> {
-    using Functions = BlockElement<A>;
+/// Weights of a product, or sums of their gradients, of a lane's feature: in registers, or in a column of shared memory.
+template <class Product, int LANES, bool SHARED>
+struct BlockWeightsChoice {
+    using Type = typename Product::Weights;
+};
+template <class Product, int LANES>
+struct BlockWeightsChoice<Product, LANES, true> {
+    using Type = typename Product::template Shared<LANES>;
+};
+template <class Product, int LANES, bool SHARED>
+using BlockWeights = typename BlockWeightsChoice<Product, LANES, SHARED>::Type;
+
+/// Blocks of up to 8 blades have no register for the full range of norms.
+template <bool FULL_RANGE>
+struct BlockNorms {
+    using Type = QuickFullRange;
+};
+template <>
+struct BlockNorms<false> {
+    using Type = Quick;
+};
+
+template <class A, int R, class T = float, int LANES = 32, class M = typename BlockNorms<(A::BLADES > 8)>::Type>
+struct BlockSimt : BlockElement<A, M> {
+    using Functions = BlockElement<A, M>;
     using typename Functions::Element;
     using typename Functions::Product;
     using typename Functions::SiluGate;
     using Functions::BLADES, Functions::GRADES, Functions::PATHS, Functions::tables;
     using Layout = BlockGradientLayout<A>;
-    /// Warps of a block, at most.
-    static constexpr int MOST_WARPS = 8;
+    static_assert(LANES == 16 || LANES == 32, "a group is a warp or half of one");
+    /// Groups of a block, at most.
+    static constexpr int MOST_GROUPS = 256 / LANES;
+    /// Whether the product's weights are in shared memory.
+    static constexpr bool SHARES_WEIGHTS = BLADES > 16;
+    using Weights = BlockWeights<Product, LANES, SHARES_WEIGHTS>;
 
     const BlockOperands<T>& p;
     int inputs, features;   // As in `p`.
     int inputs4, features4; // Rounded up to 4.
-    int lane, warp, warps;
-    int working;            // Warps that have rows.
+    int lane, group, groups;
+    int working;            // Groups that have rows.
+    int maps;               // Square matrices: two, or one where there is no left map.
     int column;             // The lane's feature; lanes without one repeat the last.
     float share;            // 1/features
     bool active;            // Whether the lane has a feature of its own.
@@ -39,10 +68,11 @@ struct BlockSimt : BlockElement<A> {
         features = static_cast<int>(p.features);
         inputs4 = (inputs + 3) / 4 * 4;
         features4 = (features + 3) / 4 * 4;
-        lane = threadIdx.x % 32;
-        warp = threadIdx.x / 32;
-        warps = blockDim.x / 32;
-        working = static_cast<int>(p.warps);
+        lane = threadIdx.x % LANES;
+        group = threadIdx.x / LANES;
+        groups = blockDim.x / LANES;
+        working = static_cast<int>(p.groups);
+        maps = p.left == nullptr ? 1 : 2;
         share = 1.0f / static_cast<float>(features);
         active = lane < features;
         column = active ? lane : features - 1;
@@ -57,13 +87,14 @@ struct BlockSimt : BlockElement<A> {
         linear = shared;
         right = linear + GRADES * features4 * (inputs4 + padding);
         left = right + GRADES * features4 * (features4 + padding);
-        return left + GRADES * features4 * (features4 + padding);
+        return left + (maps - 1) * GRADES * features4 * (features4 + padding);
     }
 
     /// Loads the matrices into shared memory; all warps take part. A barrier must follow before they are read.
     template <bool BACKWARD>
     GW_DEVICE void load_matrices() const {
-        const int square_lines = features4 / 4, input_lines = inputs4 / 4, lines = input_lines + 2 * square_lines;
+        const int warp = threadIdx.x / 32, warps = blockDim.x / 32, lane = threadIdx.x % 32;
+        const int square_lines = features4 / 4, input_lines = inputs4 / 4, lines = input_lines + maps * square_lines;
         // A line is four rows of a matrix. Four lines' loads are in flight at a time: the launch waits longer for these than for
         // anything else.
         constexpr int LINES = 4;
@@ -74,9 +105,9 @@ struct BlockSimt : BlockElement<A> {
             float values[LINES][GRADES][4];
             p.typed([&](auto zero) {
                 if (BACKWARD && whole) {
-                    load_lines<BACKWARD, true, decltype(zero)>(values, start);
+                    load_lines<BACKWARD, true, decltype(zero)>(values, start, lane, warps);
                 } else {
-                    load_lines<BACKWARD, false, decltype(zero)>(values, start);
+                    load_lines<BACKWARD, false, decltype(zero)>(values, start, lane, warps);
                 }
             });
 #pragma unroll
@@ -98,8 +129,8 @@ struct BlockSimt : BlockElement<A> {
 
     /// Loads the warp's lines of matrices of type P, from number `start` on; quads of a row's elements are aligned if `WHOLE`.
     template <bool BACKWARD, bool WHOLE, class P, int LINES>
-    GW_DEVICE void load_lines(float (&values)[LINES][GRADES][4], int start) const {
-        const int square_lines = features4 / 4, input_lines = inputs4 / 4, lines = input_lines + 2 * square_lines;
+    GW_DEVICE void load_lines(float (&values)[LINES][GRADES][4], int start, int lane, int warps) const {
+        const int square_lines = features4 / 4, input_lines = inputs4 / 4, lines = input_lines + maps * square_lines;
 #pragma unroll
         for (int line = 0; line < LINES; ++line) {
             const int number = start + line * warps;
@@ -121,22 +152,22 @@ struct BlockSimt : BlockElement<A> {
                 } else {
                     const int from = (grade * count + at) * features + lane;
 #pragma unroll
-                    for (int k = 0; k < 4; ++k) four[k] = element_if(exists && at + k < count && active, source + from + k * features);
+                    for (int k = 0; k < 4; ++k) four[k] = element_if(exists && at + k < count && lane < features, source + from + k * features);
                 }
             }
         }
     }
 
-    /// sum[m][r][blade] += Σ_i in[r][blade][i]·w[m][grade][i] for M matrices. A lane's weights of four successive i are adjacent at
+    /// sum[m][r][blade] += Σ_i in[r][blade][i]·w[m][grade][i] for MAPS matrices. A lane's weights of four successive i are adjacent at
     /// `w`; consecutive groups of four are `step` apart.
-    template <int M>
-    GW_DEVICE static void accumulate(float (&sum)[M][R][BLADES], const float* in, int count, const float* const (&w)[M],
+    template <int MAPS>
+    GW_DEVICE static void accumulate(float (&sum)[MAPS][R][BLADES], const float* in, int count, const float* const (&w)[MAPS],
                                      int grade_stride, int step) {
 #pragma unroll 1
         for (int i = 0, at = 0; i < count; i += 4, at += step) {
-            float weight[M][GRADES][4];
+            float weight[MAPS][GRADES][4];
 #pragma unroll
-            for (int m = 0; m < M; ++m) {
+            for (int m = 0; m < MAPS; ++m) {
 #pragma unroll
                 for (int grade = 0; grade < GRADES; ++grade) load<4>(w[m] + at + grade * grade_stride, weight[m][grade]);
             }
@@ -149,14 +180,14 @@ struct BlockSimt : BlockElement<A> {
 #pragma unroll
                     for (int k = 0; k < 4; ++k) {
 #pragma unroll
-                        for (int m = 0; m < M; ++m) sum[m][r][blade] += values[k] * weight[m][grade][k];
+                        for (int m = 0; m < MAPS; ++m) sum[m][r][blade] += values[k] * weight[m][grade][k];
                     }
                 });
             }
         }
     }
 
-    /// Starts copying the warp's rows of N arrays [blades, rows, width] to [R, blades, width rounded up to 4] in shared memory,
+    /// Starts copying the group's rows of N arrays [blades, rows, width] to [R, blades, width rounded up to 4] in shared memory,
     /// padded with zeros. The data is there after `fetched`.
     template <int N>
     GW_DEVICE void fetch(float* const (&targets)[N], const T* const (&sources)[N], i64 first, int width) const {
@@ -166,25 +197,25 @@ struct BlockSimt : BlockElement<A> {
         if (aligned) {
             fetch_by<4, 8>(targets, sources, first, width);
         } else {
-            fetch_by<1, 32>(targets, sources, first, width);
+            fetch_by<1, LANES>(targets, sources, first, width);
         }
     }
 
-    /// The same, V elements to each of LANES lanes along a row.
-    template <int V, int LANES, int N>
+    /// The same, V elements to each of ACROSS lanes along a row.
+    template <int V, int ACROSS, int N>
     GW_DEVICE void fetch_by(float* const (&targets)[N], const T* const (&sources)[N], i64 first, int width) const {
-        static_assert(BLADES % (32 / LANES) == 0, "lines are dealt out evenly");
-        // As many lines as there are sets of lanes in a warp; BLADES are a multiple of that.
-        constexpr int TOGETHER = 32 / LANES, STEPS = R * BLADES * LANES / 32;
+        static_assert(BLADES % (LANES / ACROSS) == 0, "lines are dealt out evenly");
+        // As many lines as there are sets of lanes in a group; BLADES are a multiple of that.
+        constexpr int TOGETHER = LANES / ACROSS, STEPS = R * BLADES * ACROSS / LANES;
         const int pitch = (width + 3) / 4 * 4;
 #pragma unroll 1
-        for (int i = lane % LANES * V; i < pitch; i += LANES * V) {
-            const i64 blade_step = p.rows * width, own = lane / LANES * blade_step + first * width + i;
+        for (int i = lane % ACROSS * V; i < pitch; i += ACROSS * V) {
+            const i64 blade_step = p.rows * width, own = lane / ACROSS * blade_step + first * width + i;
             // Calls f(step, whether there is data, its offset, the offset it goes to) for the lane's line of each step.
             auto each_line = [&](auto f) {
 #pragma unroll
                 for (int step = 0; step < STEPS; ++step) {
-                    const int r = step * TOGETHER / BLADES, blade = step * TOGETHER % BLADES + lane / LANES;
+                    const int r = step * TOGETHER / BLADES, blade = step * TOGETHER % BLADES + lane / ACROSS;
                     const bool inside = first + r < p.rows && i < width;
                     const i64 from = inside ? own + blade_step * (step * TOGETHER % BLADES) + static_cast<i64>(r) * width : 0;
                     f(step, inside, from, (r * BLADES + blade) * pitch + i);
@@ -218,7 +249,7 @@ struct BlockSimt : BlockElement<A> {
         }
     }
 
-    /// Waits until all copies that the warp started are visible to all of its lanes.
+    /// Waits until all copies that the group started are visible to all of its lanes.
     GW_DEVICE static void fetched() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
         if constexpr (sizeof(T) == 4) {
@@ -261,9 +292,10 @@ struct BlockSimt : BlockElement<A> {
         for (int blade = 0; blade < BLADES; ++blade, source += plane) element.at[blade][0] = inside ? widen(*source) : 0.0f;
     }
 
-    GW_DEVICE static float warp_sum(float value) {
+    /// The sum over the lanes of a group.
+    GW_DEVICE static float group_sum(float value) {
 #pragma unroll
-        for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+        for (int offset = LANES / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
         return value;
     }
 
@@ -285,11 +317,26 @@ struct BlockSimt : BlockElement<A> {
         p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.normalization, mix); });
     }
 
-    GW_DEVICE void product_weights(typename Product::Weights& values) const {
-        float weights[PATHS];
-        p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.product, weights); });
+    /// Floats of the weights in shared memory.
+    static constexpr int SHARED_WEIGHTS = SHARES_WEIGHTS ? PATHS * LANES : 0;
+
+    /// Reads the product's weights. Those in shared memory, at `place`, are there for all groups after a barrier.
+    GW_DEVICE void product_weights(Weights& values, float* place) const {
+        if constexpr (SHARES_WEIGHTS) {
+            values.first = place + lane;
+            if (group > 0) return;
+            p.typed([&](auto zero) {
+                using P = decltype(zero);
+                const P* const own = static_cast<const P*>(p.product) + column * PATHS;
+#pragma unroll 8
+                for (int path = 0; path < PATHS; ++path) values.at(path, 0) = widen(own[path]);
+            });
+        } else {
+            float weights[PATHS];
+            p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.product, weights); });
 #pragma unroll
-        for (int path = 0; path < PATHS; ++path) values.at[path][0] = weights[path];
+            for (int path = 0; path < PATHS; ++path) values.at[path][0] = weights[path];
+        }
     }
 
     /// COUNT parameters of the lane's feature, of type P.

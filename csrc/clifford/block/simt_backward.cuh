@@ -1,19 +1,20 @@
-// The backward pass of a block, see clifford/block/simt.cuh. Names: gw_block_simt_bwd_r<R>_<algebra>_<dtype>.
+// The backward pass of a block, see clifford/block/simt.cuh. Names: gw_block_simt_bwd_l<LANES>_r<R>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/block/simt.cuh"
 
-template <class A, int R, class T>
-struct BlockSimtBackward : BlockSimt<A, R, T> {
-    using Block = BlockSimt<A, R, T>;
+template <class A, int R, class T, int LANES, class M = typename BlockNorms<(A::BLADES > 8)>::Type>
+struct BlockSimtBackward : BlockSimt<A, R, T, LANES, M> {
+    using Block = BlockSimt<A, R, T, LANES, M>;
     using typename Block::Element;
     using typename Block::Normalizer;
     using typename Block::Layout;
     using typename Block::Product;
     using typename Block::SiluGate;
+    using typename Block::Weights;
     using Block::active, Block::column, Block::features, Block::features4, Block::inputs, Block::inputs4, Block::lane, Block::left;
-    using Block::linear, Block::p, Block::right, Block::share, Block::warp, Block::warps, Block::working;
-    using Block::BLADES, Block::GRADES, Block::PATHS, Block::MOST_WARPS, Block::tables;
+    using Block::linear, Block::p, Block::right, Block::share, Block::group, Block::groups, Block::working;
+    using Block::BLADES, Block::GRADES, Block::PATHS, Block::MOST_GROUPS, Block::SHARES_WEIGHTS, Block::SHARED_WEIGHTS, Block::tables;
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
@@ -21,22 +22,23 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
     };
 
     /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Layout.count].
-    /// Dynamic shared memory: the matrices, then for each of the block's rows x, y, h, r and l, see `Rows`.
+    /// Dynamic shared memory: the matrices, then for each of the block's rows x, y, h, r and l, see `Rows`; before these, weights and their sums
+    /// where they are not in registers.
     GW_DEVICE static void run(float* shared, const BlockOperands<T>& weights, const Sources& sources, T* grad_x, float* partial) {
         BlockSimtBackward(weights, shared).work(sources, grad_x, partial);
     }
 
-  private:
+  protected:
     /// Rows of the block in shared memory, [rows, blades, inputs4 or features4]. An operand is fetched to where the gradient that
     /// replaces it goes: y to dys, s and then h to hs, r to drs, the gradient of the result to dls.
     struct Rows {
         float *xs, *dys, *hs, *drs, *dls;
     };
 
-    /// Gradients of the lane's parameters, summed over the warp's rows.
+    /// Gradients of the lane's parameters, summed over the group's rows.
     struct Sums {
         float silu[GRADES][SiluGate::COUNT] = {}, normalizer[GRADES][Normalizer::COUNT] = {};
-        typename Product::Weights product = {};
+        Weights product = {};
         float bias = 0, left_bias = 0, gain = 0;
         /// Number of values.
         static constexpr int COUNT = 3 + 3 * GRADES + PATHS;
@@ -44,39 +46,44 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
 
     /// Parameters that a lane keeps in registers over all rows.
     struct Parameters {
-        typename Product::Weights product;
+        Weights product;
         Normalizer normalizer[GRADES];
         float gain;
     };
 
     /// Rows of the block, and elements of a row of `features` and of `inputs`.
-    int group, feature_row, input_row;
+    int block_rows, feature_row, input_row;
+    /// Weights, and sums of their gradients, in shared memory.
+    float *weights, *weight_sums;
     float* space;
     Rows rows;
 
-    GW_DEVICE BlockSimtBackward(const BlockOperands<T>& weights, float* shared)
-        : Block(weights), group(working * R), feature_row(BLADES * features4), input_row(BLADES * inputs4) {
-        space = this->template place_matrices<true>(shared);
+    GW_DEVICE BlockSimtBackward(const BlockOperands<T>& operands, float* shared)
+        : Block(operands), block_rows(working * R), feature_row(BLADES * features4), input_row(BLADES * inputs4) {
+        weights = this->template place_matrices<true>(shared);
+        weight_sums = weights + SHARED_WEIGHTS;
+        space = weight_sums + working * SHARED_WEIGHTS;
         rows.xs = space;
-        rows.dys = rows.xs + group * input_row;
-        rows.hs = rows.dys + group * feature_row;
-        rows.drs = rows.hs + group * feature_row;
-        rows.dls = rows.drs + group * feature_row;
+        rows.dys = rows.xs + block_rows * input_row;
+        rows.hs = rows.dys + block_rows * feature_row;
+        rows.drs = rows.hs + block_rows * feature_row;
+        rows.dls = rows.drs + block_rows * feature_row;
     }
 
     GW_DEVICE void work(const Sources& sources, T* grad_x, float* partial) {
-        const int mine = warp * R;
-        const i64 step = static_cast<i64>(gridDim.x) * group, start = static_cast<i64>(blockIdx.x) * group;
+        const int mine = group * R;
+        const i64 step = static_cast<i64>(gridDim.x) * block_rows, start = static_cast<i64>(blockIdx.x) * block_rows;
         Sums sums;
+        clear(sums.product);
         Parameters parameters;
 #pragma unroll 1
         for (i64 base = start; base < p.rows; base += step) {
             const i64 first = base + mine;
             const bool again = base > start;
             if (again) __syncthreads();  // `matrix_gradients` may still be reading the rows before.
-            if (warp < working) fetch_rows(sources, first, mine);
+            if (group < working) fetch_rows(sources, first, mine);
             if (!again) load_parameters(parameters);
-            if (warp < working) {
+            if (group < working) {
                 float dh[1][R][BLADES];
                 product_backward(parameters, mine, sums, dh);
                 linear_backward(mine, dh);
@@ -85,29 +92,44 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
             }
             __syncthreads();
             const Layout layout(p.inputs, p.features);
-            matrix_gradients(layout, group, partial + blockIdx.x * layout.count, again);
+            matrix_gradients(layout, block_rows, partial + blockIdx.x * layout.count, again);
         }
+        finish(parameters, sums);
+        write_sums(sums, partial);
+    }
+
+    /// Turns the sums of the normalisation into gradients.
+    GW_DEVICE static void finish(const Parameters& parameters, Sums& sums) {
 #pragma unroll
         for (int grade = 0; grade < GRADES; ++grade) {
             float& sum = sums.normalizer[grade][0];
             sum = parameters.normalizer[grade].finish(sum);
         }
-        write_sums(sums, partial);
+    }
+
+    /// Sets the sums of the product's weights to 0.
+    GW_DEVICE void clear(Weights& sums) const {
+        if constexpr (SHARES_WEIGHTS) {
+            if (group >= working) return;
+            sums.first = weight_sums + group * SHARED_WEIGHTS + lane;
+#pragma unroll 8
+            for (int path = 0; path < PATHS; ++path) sums.at(path, 0) = 0;
+        }
     }
 
     /// Loads the parameters and the matrices, with a barrier at the end.
     GW_DEVICE void load_parameters(Parameters& parameters) const {
         float mix[GRADES];
         this->normalization_parameters(mix);
-        this->product_weights(parameters.product);
-        parameters.gain = p.at(p.gain, column);
+        this->product_weights(parameters.product, weights);
+        parameters.gain = p.gain == nullptr ? 1.0f : p.at(p.gain, column);
         this->template load_matrices<true>();
         __syncthreads();
 #pragma unroll
         for (int grade = 0; grade < GRADES; ++grade) parameters.normalizer[grade] = Normalizer(mix[grade]);
     }
 
-    /// Starts copying the warp's rows, `first` on, to where the gradients that replace them go.
+    /// Starts copying the group's rows, `first` on, to where the gradients that replace them go.
     GW_DEVICE void fetch_rows(const Sources& sources, i64 first, int mine) const {
         const int own_row = mine * feature_row;
         this->template fetch<4>({rows.hs + own_row, rows.dls + own_row, rows.dys + own_row, rows.drs + own_row},
@@ -120,12 +142,12 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
         float dot = 0;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) dot += s.at[blade][0] * g.at[blade][0];
-        const float q = this->total(s), norm = smooth_norm<Quick>(q);
-        const float norms = this->warp_sum(active ? norm : 0.0f), dots = this->warp_sum(active ? gain * dot : 0.0f);
+        const float q = this->total(s), norm = smooth_norm<M>(q);
+        const float norms = this->group_sum(active ? norm : 0.0f), dots = this->group_sum(active ? gain * dot : 0.0f);
         const float scale = quotient(1.0f, norms * share + float(NORM_EPSILON));
         gain_sum += dot * scale;
         const float norm_grad = -dots * scale * scale * share;
-        const float form_grad = norm_grad * smooth_norm_slope<Quick>(q, norm);
+        const float form_grad = norm_grad * smooth_norm_slope<M>(q, norm);
         each<BLADES>([&](auto index) {
             constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
             float value = g.at[blade][0] * gain * scale;
@@ -134,7 +156,7 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
         });
     }
 
-    /// Layer norm, product and normalisation of the warp's rows: the gradients of l and r go to `dls` and `drs`, the recomputed h
+    /// Layer norm, product and normalisation of the group's rows: the gradients of l and r go to `dls` and `drs`, the recomputed h
     /// to `hs`, and the product's part of the gradient of h to `dh`. Waits for the rows, and ends with a __syncwarp().
     GW_DEVICE void product_backward(const Parameters& parameters, int mine, Sums& sums, float (&dh)[1][R][BLADES]) const {
         // Loaded again in silu_backward: kept until then, they would take more registers than a thread has.
@@ -194,6 +216,7 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
     GW_DEVICE void linear_backward(int mine, float (&dh)[1][R][BLADES]) const {
         const int line = lane < features4 ? lane : 0, pitch = features4 + 1;
         this->accumulate(dh, rows.drs + mine * feature_row, features4, {right + 4 * line}, features4 * pitch, 4 * pitch);
+        if (Block::maps == 1) return;
         this->accumulate(dh, rows.dls + mine * feature_row, features4, {left + 4 * line}, features4 * pitch, 4 * pitch);
     }
 
@@ -221,7 +244,7 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
     GW_DEVICE void input_backward(int mine, i64 first, T* grad_x) const {
         const int pitch = inputs4 + 1;
 #pragma unroll 1
-        for (int i = lane; i - lane < inputs; i += 32) {
+        for (int i = lane; i - lane < inputs; i += LANES) {
             float dx[1][R][BLADES] = {};
             const float* const own = linear + 4 * (i < inputs ? i : 0);
             this->accumulate(dx, rows.dys + mine * feature_row, features4, {own}, features4 * pitch, 4 * pitch);
@@ -236,37 +259,37 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
         }
     }
 
-    /// Adds the warps' sums in order and writes them. All threads of the block call it.
+    /// Adds the groups' sums in order and writes them. All threads of the block call it.
     GW_DEVICE void write_sums(const Sums& sums, float* partial) const {
         constexpr int COUNT = Sums::COUNT;
         __syncthreads();  // `matrix_gradients` may still be reading the rows.
-        if (warp < working) {
-            float* const own = space + warp * COUNT * 32 + lane;
+        if (group < working) {
+            float* const own = space + group * COUNT * LANES + lane;
             own[0] = sums.bias;
-            own[32] = sums.left_bias;
-            own[64] = sums.gain;
+            own[LANES] = sums.left_bias;
+            own[2 * LANES] = sums.gain;
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) {
-                own[(3 + grade) * 32] = sums.silu[grade][0];
-                own[(3 + GRADES + grade) * 32] = sums.silu[grade][1];
-                own[(3 + 2 * GRADES + grade) * 32] = sums.normalizer[grade][0];
+                own[(3 + grade) * LANES] = sums.silu[grade][0];
+                own[(3 + GRADES + grade) * LANES] = sums.silu[grade][1];
+                own[(3 + 2 * GRADES + grade) * LANES] = sums.normalizer[grade][0];
             }
 #pragma unroll
-            for (int path = 0; path < PATHS; ++path) own[(3 + 3 * GRADES + path) * 32] = sums.product(path, 0);
+            for (int path = 0; path < PATHS; ++path) own[(3 + 3 * GRADES + path) * LANES] = sums.product(path, 0);
         }
         __syncthreads();
-        partial += blockIdx.x * Layout(p.inputs, p.features).count;
-        const Layout layout(p.inputs, p.features, partial);
-        for (int value = warp; value < COUNT; value += warps) {
+        partial += blockIdx.x * Layout(inputs, features, nullptr, Block::maps).count;
+        const Layout layout(inputs, features, partial, Block::maps);
+        for (int value = group; value < COUNT; value += groups) {
             if (!active) continue;
-            float parts[MOST_WARPS];
+            float parts[MOST_GROUPS];
 #pragma unroll
-            for (int other = 0; other < MOST_WARPS; ++other) {
-                parts[other] = other < working ? space[(other * COUNT + value) * 32 + lane] : 0.0f;
+            for (int other = 0; other < MOST_GROUPS; ++other) {
+                parts[other] = other < working ? space[(other * COUNT + value) * LANES + lane] : 0.0f;
             }
             float sum = 0;
 #pragma unroll
-            for (int other = 0; other < MOST_WARPS; ++other) sum += parts[other];
+            for (int other = 0; other < MOST_GROUPS; ++other) sum += parts[other];
             partial[gradient_offset(layout, value)] = sum;
         }
     }
@@ -305,7 +328,7 @@ struct BlockSimtBackward : BlockSimt<A, R, T> {
     ///
     /// Before: a barrier behind the writes of all rows. All threads of the block call it.
     GW_DEVICE void matrix_gradients(const Layout& layout, int count_rows, float* sums, bool again) const {
-        const int across = features4 / 4, input_tiles = inputs4 / 4 * across, square_tiles = across * across, tiles = input_tiles + 2 * square_tiles;
+        const int across = features4 / 4, input_tiles = inputs4 / 4 * across, square_tiles = across * across, tiles = input_tiles + Block::maps * square_tiles;
 #pragma unroll 1
         for (int begun = 0, own = threadIdx.x; begun < GRADES * tiles; begun += blockDim.x, own = blockDim.x - 1 - own) {
             const int task = begun + own, rank = task / tiles, number = task % tiles;

@@ -2,4 +2,6 @@
 
 pub mod clifford_layer;
 pub mod mv_block;
+mod operands;
+mod simt;
 pub mod steerable_layer;

@@ -4,6 +4,7 @@ use super::{Forward, Kept, NAME, Sizes};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
+    ops::clifford::block::operands::Weights,
     runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Algebra;
@@ -13,8 +14,8 @@ pub(super) struct Plan {
     pub sizes: Sizes,
     /// Dtype of the features and of the saved intermediates.
     pub dtype: DType,
-    /// Warps of a block that have rows, where rows go to warps.
-    pub working_warps: usize,
+    /// Groups of lanes of a block that have rows, where rows go to groups.
+    pub working_groups: usize,
     /// Whether the parameters are `f32`.
     pub is_wide: bool,
     /// Blocks of the backward pass, each with partial sums of its own.
@@ -42,29 +43,9 @@ impl Pass {
     }
 }
 
-/// `BlockOperands` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
-pub(super) struct Weights {
-    parameters: [u64; 10],
-    sizes: [u64; 5],
-}
-
-impl Weights {
-    /// `working_warps` are the warps of a block that have rows, where rows go to warps; `is_wide` says that the parameters are `f32`.
-    pub fn new(sizes: Sizes, working_warps: usize, is_wide: bool, arrays: &[Array]) -> Self {
-        let Sizes { batch, inputs, features } = sizes;
-        let mut parameters = [0; 10];
-        for (address, array) in parameters.iter_mut().zip(&arrays[1..]) {
-            *address = array.cuda_address();
-        }
-        let sizes = [batch, inputs, features, working_warps, usize::from(is_wide)];
-        Self { parameters, sizes: sizes.map(|size| size as u64) }
-    }
-
-    fn of(plan: &Plan, arrays: &[Array]) -> Self {
-        Self::new(plan.sizes, plan.working_warps, plan.is_wide, arrays)
-    }
+/// The operands of a launch.
+fn weights(plan: &Plan, arrays: &[Array]) -> Weights {
+    Weights::new(plan.sizes, plan.working_groups, plan.is_wide, arrays[1..].iter().map(Some))
 }
 
 /// The parameters' gradients lie one after the other, each from a multiple of 4 on (`BlockGradientLayout` in the kernels), but for those of the operands
@@ -115,7 +96,7 @@ pub(super) fn forward(
     let like = || Array::for_kernel(NAME, [algebra.blade_count(), batch, features], plan.dtype, device);
     let (output, kept) = (like()?, [like()?, like()?, like()?]);
     let args = Args::new()
-        .value(&Weights::of(plan, arrays))
+        .value(&weights(plan, arrays))
         .array(&arrays[0])
         .optional(residual)
         .array(&output)
@@ -143,7 +124,7 @@ pub(super) fn backward(
     let partials =
         Array::for_kernel(NAME, [plan.blocks, gradient_elements(arrays, &[])], DType::F32, device)?;
     let args = Args::new()
-        .value(&Weights::of(plan, arrays))
+        .value(&weights(plan, arrays))
         .array(&arrays[0])
         .array(&kept[0])
         .array(&kept[1])

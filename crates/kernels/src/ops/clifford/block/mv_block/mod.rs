@@ -27,7 +27,7 @@ mod sm90_64;
 
 pub use kept::{Forward, Kept};
 
-use super::steerable_layer;
+use super::{operands::Sizes, simt::MOST_FEATURES, steerable_layer};
 use crate::ops::clifford::algebra::{
     contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
     operands::shared,
@@ -37,9 +37,6 @@ use crate::{Array, CudaDevice, Device, Error, Result};
 use gradewise_core::{Algebra, DType};
 
 const NAME: &str = "mv_block";
-
-/// Most features of the kernels that compute a whole pass: one per lane of a warp.
-const MOST_FEATURES: usize = 32;
 
 /// Most inputs on the CPU: twice what a block of the most features has.
 const MOST_INPUTS: usize = 192;
@@ -124,14 +121,6 @@ impl<'a, T> Operands<'a, T> {
             residual,
         })
     }
-}
-
-/// Sizes of a block.
-#[derive(Clone, Copy)]
-struct Sizes {
-    batch: usize,
-    inputs: usize,
-    features: usize,
 }
 
 fn like_the_output() -> String {

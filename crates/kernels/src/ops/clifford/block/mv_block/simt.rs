@@ -1,24 +1,34 @@
-//! Launch shape and shared memory of the block on CUDA for few rows (csrc/clifford/block/simt.cuh).
+//! The launch of the block on CUDA by ordinary arithmetic (csrc/clifford/block/simt.cuh).
 
-use super::{
-    MOST_FEATURES, Sizes,
-    cuda::{Pass, Plan},
-};
+use super::cuda::{Pass, Plan};
 use crate::{
     CudaDevice, DType,
+    ops::clifford::block::{
+        operands::Sizes,
+        simt::{MOST_FEATURES, Shape, THREADS},
+    },
     runtime::cuda::{Grid, Kernel},
 };
 use gradewise_core::Algebra;
 
-/// Threads of a block, of which the warps without rows help with the matrices.
-const THREADS: u32 = 256;
-
-/// Warps of a block that have rows, and the rows that each works on at a time. More rows reuse the matrices better; fewer rows make more
-/// blocks.
-const SHAPES: [(usize, usize); 3] = [(4, 1), (8, 1), (8, 2)];
-
-/// Most rows that a block works on at a time.
+/// Most rows that a block works on at a time where the kernels for many rows are the alternative: those of up to 8 blades.
 pub(super) const MOST_AT_A_TIME: usize = 16;
+
+/// The kernels of a shape, forward and backward.
+fn names(shape: Shape) -> [&'static str; 2] {
+    let forward = match (shape.lanes, shape.rows[0]) {
+        (16, 1) => "block_simt_fwd_l16_r1",
+        (16, _) => "block_simt_fwd_l16_r2",
+        (_, 1) => "block_simt_fwd_l32_r1",
+        _ => "block_simt_fwd_l32_r2",
+    };
+    let backward = match (shape.lanes, shape.rows[1]) {
+        (16, _) => "block_simt_bwd_l16_r1",
+        (_, 1) => "block_simt_bwd_l32_r1",
+        _ => "block_simt_bwd_l32_r2",
+    };
+    [forward, backward]
+}
 
 /// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
 pub(super) fn plan(
@@ -32,43 +42,16 @@ pub(super) fn plan(
     if batch == 0 || inputs == 0 || features == 0 || features > MOST_FEATURES || dtype == DType::F64 {
         return None;
     }
-    let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-    let (inputs4, features4) = (inputs.next_multiple_of(4), features.next_multiple_of(4));
-    // With the odd pitch of the gradients' layout (`BlockSimt::place_matrices` in the kernels).
-    let matrices = grades * features4 * (inputs4 + 2 * features4 + 3);
-    let info = device.info();
-    let values = 3 + 3 * grades + algebra.paths().len();
-    let shared = |(warps, rows): (usize, usize)| {
-        let group = warps * rows * blades;
-        let forward = matrices + group * (inputs4 + features4);
-        let backward = matrices + (group * (inputs4 + 4 * features4)).max(warps * values * 32);
-        (forward * 4, backward * 4)
-    };
-    let fits = |shape: &(usize, usize)| shared(*shape).1 <= info.max_shared_memory;
-    let multiprocessors = info.multiprocessors.max(1) as usize;
-    // The first shape with at most one block per multiprocessor, or the largest.
-    let enough = |(warps, rows): &(usize, usize)| batch.div_ceil(warps * rows) <= multiprocessors;
-    let fitting = || SHAPES.into_iter().filter(fits);
-    let shape = fitting().find(enough).or_else(|| fitting().next_back())?;
-    let names = if shape.1 == 1 {
-        ["block_simt_fwd_r1", "block_simt_bwd_r1"]
-    } else {
-        ["block_simt_fwd_r2", "block_simt_bwd_r2"]
-    };
-    let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
-    if !device.has_kernel(&forward) {
+    let shape = Shape::choose(device, algebra, sizes, 2, [2, 2])?;
+    let kernels = names(shape).map(|name| Kernel::of(name, algebra.signature(), dtype));
+    if !kernels.iter().all(|kernel| device.has_kernel(kernel)) {
         return None;
     }
-    let (shared_forward, shared_backward) = shared(shape);
-    let blocks = batch.div_ceil(shape.0 * shape.1).min(multiprocessors);
-    let grid = Grid::blocks(blocks, THREADS);
-    Some(Plan {
-        sizes,
-        dtype,
-        working_warps: shape.0,
-        is_wide,
-        blocks,
-        forward: Pass { kernel: forward, unaligned: None, grid: grid.shared(shared_forward) },
-        backward: Pass { kernel: backward, unaligned: None, grid: grid.shared(shared_backward) },
-    })
+    let (blocks, shared) = (shape.blocks(device, batch), shape.shared(algebra, sizes, 2));
+    let [forward, backward] = [0, 1].map(|pass| Pass {
+        kernel: kernels[pass],
+        unaligned: None,
+        grid: Grid::blocks(blocks[pass], THREADS as u32).shared(shared[pass]),
+    });
+    Some(Plan { sizes, dtype, working_groups: shape.groups, is_wide, blocks: blocks[1], forward, backward })
 }

@@ -78,7 +78,7 @@ pub(super) fn plan(
     Some(Plan {
         sizes,
         dtype,
-        working_warps: 0,
+        working_groups: 0,
         is_wide,
         blocks: blocks(launch_backward),
         forward: Pass { kernel: forward, unaligned: forward_unaligned, grid: grid(launch_forward) },

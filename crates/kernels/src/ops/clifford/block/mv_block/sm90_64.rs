@@ -3,12 +3,15 @@
 
 use super::{
     Forward, Kept, MOST_FEATURES, NAME, Sizes,
-    cuda::{Weights, gathered, gradient_elements},
+    cuda::{gathered, gradient_elements},
 };
 use crate::{
     Array, Compute, CudaDevice, DType, Device, Result,
     array::rows::sum_partials,
-    ops::clifford::linear::mv_linear::{self, Bias, cuda as linear},
+    ops::clifford::{
+        block::operands::Weights,
+        linear::mv_linear::{self, Bias, cuda as linear},
+    },
     runtime::cuda::{Args, Grid, Kernel, Launch},
 };
 use gradewise_core::Algebra;
@@ -125,7 +128,7 @@ pub(super) fn reads(x: &Array) -> bool {
 
 impl Plan {
     fn weights(&self, arrays: &[Array]) -> Weights {
-        Weights::new(self.sizes, 0, self.is_wide, arrays)
+        Weights::new(self.sizes, 0, self.is_wide, arrays[1..].iter().map(Some))
     }
 
     fn linear(&self) -> mv_linear::Sizes {

@@ -1,6 +1,7 @@
-//! The steerable layer on CUDA: its linear maps, each one launch, around the steerable product.
+//! The steerable layer on CUDA: one kernel where there is one for the algebra and few features, else its linear maps, each one launch, around
+//! the steerable product.
 
-use super::{Gradients, Operands};
+use super::{Gradients, Operands, simt};
 use crate::{
     Array, Compute, CudaDevice, DType, Result,
     ops::clifford::{
@@ -22,6 +23,11 @@ fn widened<R>(operands: &Operands<'_>, work: impl FnOnce(&Operands<'_>) -> Resul
     compute.scope(|| work(&Operands { x: &x, right: &right, a: &a, w: &w, left }))
 }
 
+/// Square matrices for each grade.
+fn maps(operands: &Operands<'_>) -> usize {
+    1 + usize::from(operands.left.is_some())
+}
+
 /// All operands are contiguous.
 pub(super) fn forward(
     device: &CudaDevice,
@@ -32,6 +38,9 @@ pub(super) fn forward(
     let dtype = operands.x.dtype();
     if dtype.is_short() {
         return widened(operands, |wide| forward(device, algebra, planes, wide))?.cast(dtype);
+    }
+    if let Some(plan) = simt::plan(device, algebra, planes, dtype, maps(operands)) {
+        return simt::forward(device, &plan, operands);
     }
     let Operands { x, right, a, w, left } = *operands;
     let map = |weights: &Array, bias: Option<&Array>| {
@@ -65,6 +74,9 @@ pub(super) fn backward(
             w: found.w.cast(dtype)?,
             left: left.transpose()?,
         });
+    }
+    if let Some(plan) = simt::plan(device, algebra, planes, dtype, maps(operands)) {
+        return simt::backward(device, &plan, operands, grad);
     }
     let Operands { x, right, a, w, left } = *operands;
     let sizes = Sizes::square(planes);

@@ -8,6 +8,7 @@
 
 pub(crate) mod cpu;
 mod cuda;
+mod simt;
 
 use crate::ops::clifford::algebra::{
     contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
