@@ -1,6 +1,7 @@
-//! Equivariant linear maps on CUDA: their matrices, one launch, and two products, which write where their results belong.
+//! Equivariant linear maps on CUDA: directly where rows are few; else their matrices, one launch, and two products, which write where their
+//! results belong.
 
-use super::{Entry, Gradients, Maps, NAME, Operands, Sizes};
+use super::{Entry, Gradients, Maps, NAME, Operands, Sizes, direct};
 use crate::{
     Array, CudaDevice, DType, Device, Error, Result,
     cpu::gemm,
@@ -14,7 +15,7 @@ use crate::{
 /// `EquiSizes` of csrc/clifford/transformer/equi_linear.cu.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
-struct KernelSizes {
+pub(super) struct KernelSizes {
     scalars_in: u32,
     scalars_out: u32,
     channels_in: u32,
@@ -28,19 +29,19 @@ struct KernelSizes {
 /// `EquiParameters` there: the addresses of the weight and of the operands that [`Operands::others`] lists, but for the scalars.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
-struct Parameters([u64; 7]);
+pub(super) struct Parameters([u64; 7]);
 
 /// A map on a device.
-struct Call<'a> {
-    device: &'a CudaDevice,
+pub(super) struct Call<'a> {
+    pub device: &'a CudaDevice,
     maps: &'a Maps,
-    sizes: Sizes,
-    dtype: DType,
+    pub sizes: Sizes,
+    pub dtype: DType,
 }
 
 impl Call<'_> {
     /// The sizes as the kernels count, in 32 bits.
-    fn kernel_sizes(&self) -> Result<KernelSizes> {
+    pub fn kernel_sizes(&self) -> Result<KernelSizes> {
         let Sizes { blades, scalars_in, scalars_out, channels_in, channels_out, .. } = self.sizes;
         let elements = self.elements().max(channels_in * channels_out * self.maps.maps).max(scalars_in);
         // Strided loops go beyond the last element by less than a grid.
@@ -68,7 +69,7 @@ impl Call<'_> {
     }
 
     /// The entries by the cells of the pairs and by the maps, as the kernels read them.
-    fn table(&self) -> Result<Array> {
+    pub fn table(&self) -> Result<Array> {
         let Maps { blades, maps, entries, .. } = self.maps;
         let cell = |entry: &Entry| 2 * entry.row + entry.column % 2;
         let mut table = Vec::new();
@@ -145,7 +146,7 @@ const fn transposed(operand: Operand<'static>) -> Operand<'static> {
     Operand { transpose: true, ..operand }
 }
 
-fn parameters(operands: &Operands<'_>) -> Parameters {
+pub(super) fn parameters(operands: &Operands<'_>) -> Parameters {
     let mut addresses = [0; 7];
     addresses[0] = operands.weight.cuda_address();
     for (address, (_, operand)) in addresses[1..].iter_mut().zip(&operands.others()[1..]) {
@@ -169,6 +170,10 @@ pub(super) fn forward(
     let call = Call { device, maps, sizes, dtype };
     let out = Array::for_kernel(NAME, [sizes.rows_out(), sizes.rows], dtype, device)?;
     if out.elements() == 0 {
+        return Ok(out);
+    }
+    if direct::serves(maps, sizes) {
+        direct::forward(&call, operands, &out)?;
         return Ok(out);
     }
     let matrices = call.matrices(operands, false)?;
@@ -226,23 +231,62 @@ pub(super) fn backward(
 ) -> Result<Gradients> {
     let dtype = operands.x.dtype();
     let call = Call { device, maps, sizes, dtype };
-    let Sizes { rows, scalars_in, channels_in, channels_out, .. } = sizes;
-    let own = if operands.scalars.is_some() { 0 } else { scalars_in };
     let of_x = Array::for_kernel(NAME, operands.x.shape(), dtype, device)?;
     let new = |like: Option<&Array>| {
         like.map(|like| Array::for_kernel(NAME, like.shape(), dtype, device)).transpose()
     };
     let of_scalars = new(operands.scalars)?;
+    let (of_first, of_others, of_bias) = if direct::serves(maps, sizes) {
+        direct::of_features(&call, operands, grad, (&of_x, of_scalars.as_ref()))?;
+        direct::of_matrices(&call, operands, grad, has_bias(operands))?
+    } else {
+        by_matrices(&call, operands, grad, (&of_x, of_scalars.as_ref()))?
+    };
+    let mut gradients =
+        Gradients { x: Some(of_x), weight: new(Some(operands.weight))?, ..Gradients::default() };
+    gradients.others[0] = of_scalars;
+    for (place, (_, operand)) in operands.others().into_iter().enumerate().skip(1) {
+        gradients.others[place] = new(operand)?;
+    }
+    let mut to = Parameters([0; 7]);
+    to.0[0] = gradients.weight.as_ref().map_or(0, Array::cuda_address);
+    for (address, gradient) in to.0[1..].iter_mut().zip(&gradients.others[1..]) {
+        *address = gradient.as_ref().map_or(0, Array::cuda_address);
+    }
+    let work = sizes.first() + maps.maps * sizes.channels_out * sizes.channels_in + sizes.top_out();
+    if work > 0 {
+        let (kernel_sizes, table) = (call.kernel_sizes()?, call.table()?);
+        let args =
+            Args::new().value(&kernel_sizes).array(&of_first).array(&of_others).optional(of_bias.as_ref());
+        let args = args.array(&table).value(&to);
+        // SAFETY: 1: gradients of both matrices and of what is added, of these sizes; the table is of these maps. 2: the gradients of the
+        // parameters are new, of the shapes of the parameters. 3: linear, the kernel strides. 4: `gradients` holds them.
+        unsafe { device.launch(NAME, Kernel::new("equi_gradients", dtype), Grid::linear(work), args)? };
+    }
+    Ok(gradients)
+}
+
+/// The gradients of the features, into arrays of their shapes; those of the matrices, the first and the others, and of what is added to the
+/// first pair's results if something is.
+fn by_matrices(
+    call: &Call<'_>,
+    operands: &Operands<'_>,
+    grad: &Array,
+    (of_x, of_scalars): (&Array, Option<&Array>),
+) -> Result<(Array, Array, Option<Array>)> {
+    let (device, sizes, dtype) = (call.device, call.sizes, call.dtype);
+    let Sizes { rows, scalars_in, channels_in, channels_out, .. } = sizes;
+    let own = if operands.scalars.is_some() { 0 } else { scalars_in };
     // Products read their first operand along its rows.
     let matrices = call.matrices(operands, true)?;
     let mut of_first = Vec::new();
     let (x, top) = (operands.x.cuda_address(), rows_of(grad.cuda_address(), sizes.top_out(), rows));
     let rest = rows_of(call.row(grad, sizes.top_out(), rows), 2 * channels_out, rows);
-    let parts = match (operands.scalars, &of_scalars) {
+    let parts = match (operands.scalars, of_scalars) {
         (Some(scalars), Some(of_scalars)) => {
-            vec![(0..scalars_in, scalars.cuda_address(), of_scalars), (scalars_in..sizes.top_in(), x, &of_x)]
+            vec![(0..scalars_in, scalars.cuda_address(), of_scalars), (scalars_in..sizes.top_in(), x, of_x)]
         }
-        _ => vec![(0..sizes.top_in(), x, &of_x)],
+        _ => vec![(0..sizes.top_in(), x, of_x)],
     };
     for (columns, features, of_features) in parts.into_iter().filter(|(columns, ..)| !columns.is_empty()) {
         let count = columns.len();
@@ -280,7 +324,7 @@ pub(super) fn backward(
         };
         if rows > 0 {
             // SAFETY: the matrices of the other pairs, and their rows of the gradient; `of_x` is new and has the rows of these pairs.
-            unsafe { down.run_into(device, &of_x, false)? };
+            unsafe { down.run_into(device, of_x, false)? };
         }
         let outer = Product {
             a: rest,
@@ -297,26 +341,5 @@ pub(super) fn backward(
     };
     let of_bias =
         has_bias(operands).then(|| ops::sum(&grad.slice(0, 0..sizes.top_out())?, &[1], false)).transpose()?;
-    let mut gradients =
-        Gradients { x: Some(of_x), weight: new(Some(operands.weight))?, ..Gradients::default() };
-    gradients.others[0] = of_scalars;
-    for (place, (_, operand)) in operands.others().into_iter().enumerate().skip(1) {
-        gradients.others[place] = new(operand)?;
-    }
-    let mut to = Parameters([0; 7]);
-    to.0[0] = gradients.weight.as_ref().map_or(0, Array::cuda_address);
-    for (address, gradient) in to.0[1..].iter_mut().zip(&gradients.others[1..]) {
-        *address = gradient.as_ref().map_or(0, Array::cuda_address);
-    }
-    let work = sizes.first() + maps.maps * channels_out * channels_in + sizes.top_out();
-    if work > 0 {
-        let (kernel_sizes, table) = (call.kernel_sizes()?, call.table()?);
-        let args =
-            Args::new().value(&kernel_sizes).array(&of_first).array(&of_others).optional(of_bias.as_ref());
-        let args = args.array(&table).value(&to);
-        // SAFETY: 1: gradients of both matrices and of what is added, of these sizes; the table is of these maps. 2: the gradients of the
-        // parameters are new, of the shapes of the parameters. 3: linear, the kernel strides. 4: `gradients` holds them.
-        unsafe { device.launch(NAME, Kernel::new("equi_gradients", dtype), Grid::linear(work), args)? };
-    }
-    Ok(gradients)
+    Ok((of_first, of_others, of_bias))
 }

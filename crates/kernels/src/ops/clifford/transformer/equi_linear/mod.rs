@@ -8,6 +8,7 @@
 
 mod cpu;
 mod cuda;
+mod direct;
 
 use crate::{
     Array, Device, Result,

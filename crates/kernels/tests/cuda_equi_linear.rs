@@ -1,0 +1,141 @@
+//! Equivariant linear maps of feature planes: few rows, which kernels map directly, and many, against the CPU in double precision.
+
+mod common;
+
+use common::{Pair, function, launched, rng, tolerance};
+use gradewise_kernels::{
+    Array, DType, Device, debug,
+    ops::clifford::equi_linear::{self, Entry, Maps, Operands},
+};
+use rand::RngExt;
+
+/// Most rows that are mapped directly.
+const FEW: usize = 1024;
+
+/// The operands of a map: which of them there are is drawn.
+struct Case {
+    maps: Maps,
+    x: Pair,
+    weight: Pair,
+    others: [Option<Pair>; 7],
+    grad: Pair,
+}
+
+impl Case {
+    fn draw(rows: usize, dtype: DType, device: &Device, seed: u64) -> Self {
+        debug::set(true);
+        let mut rng = rng(seed);
+        let mut between = |least: usize, most: usize| rng.random_range(least..=most);
+        let (blades, count) = (2 * between(1, 8), between(1, 10));
+        let mixes = between(0, 1) == 1;
+        let (scalars_in, channels_in) = (between(0, 40), between(1, 20));
+        let (scalars_out, channels_out) = (between(0, 40), between(1, 20));
+        let mut entries = (0..between(1, 3 * blades))
+            .map(|_| {
+                let row = between(0, blades - 1);
+                let column = row / 2 * 2 + between(0, 1);
+                Entry { map: between(0, count - 1), row, column, value: between(1, 4) as f64 - 2.5 }
+            })
+            .collect::<Vec<_>>();
+        entries.sort_by_key(|entry: &Entry| (entry.map, entry.row, entry.column));
+        entries.dedup_by_key(|entry| (entry.map, entry.row, entry.column));
+        let (apart, bias, to_scalars, to_planes) =
+            (between(0, 1) == 1, between(0, 2), between(0, 1) == 1, between(0, 1) == 1);
+        let mixed = if mixes { 2 } else { 1 };
+        let mut random = |shape: &[usize]| Pair::randn(shape, dtype, device, &mut rng);
+        let has_scalars = scalars_in > 0;
+        let (apart, to_planes) = (apart && has_scalars, to_planes && has_scalars);
+        // Scalars come out where something is mapped to them.
+        let scalars_out = if to_scalars || has_scalars { scalars_out.max(1) } else { 0 };
+        let above = if apart { 0 } else { scalars_in };
+        let others = [
+            apart.then(|| random(&[scalars_in, rows])),
+            (bias == 1).then(|| random(&[channels_out, 1])),
+            to_planes.then(|| random(&[mixed * channels_out, scalars_in])),
+            (bias == 2 && to_planes).then(|| random(&[mixed * channels_out])),
+            to_scalars.then(|| random(&[scalars_out, mixed * channels_in])),
+            (bias > 0 && scalars_out > 0).then(|| random(&[scalars_out])),
+            has_scalars.then(|| random(&[scalars_out, scalars_in])),
+        ];
+        Self {
+            maps: Maps::new(blades, count, mixes, entries).unwrap(),
+            x: random(&[above + blades * channels_in, rows]),
+            weight: random(&[channels_out, channels_in, count]),
+            others,
+            grad: random(&[scalars_out + blades * channels_out, rows]),
+        }
+    }
+
+    fn operands<'a>(&'a self, of: fn(&'a Pair) -> &'a Array) -> Operands<'a> {
+        let [scalars, bias, to_planes, to_planes_bias, to_scalars, to_scalars_bias, between] =
+            self.others.each_ref().map(|pair| pair.as_ref().map(of));
+        Operands {
+            x: of(&self.x),
+            weight: of(&self.weight),
+            scalars,
+            bias,
+            to_planes,
+            to_planes_bias,
+            to_scalars,
+            to_scalars_bias,
+            between,
+        }
+    }
+
+    /// The result and all gradients.
+    fn run<'a>(&'a self, of: fn(&'a Pair) -> &'a Array) -> Vec<Option<Array>> {
+        let operands = self.operands(of);
+        let mut found = vec![Some(equi_linear::forward(&self.maps, &operands).unwrap())];
+        let gradients = equi_linear::backward(&self.maps, &operands, of(&self.grad)).unwrap();
+        found.extend([gradients.x, gradients.weight]);
+        found.extend(gradients.others);
+        found
+    }
+
+    /// Asserts that all results agree with double precision and repeat; gives what was launched.
+    fn agrees(&self, what: &str) -> Vec<String> {
+        let (found, launches) = launched(|| self.run(|pair| &pair.tested));
+        let again = self.run(|pair| &pair.tested);
+        let expected = self.run(|pair| &pair.reference);
+        for (number, ((found, again), expected)) in found.iter().zip(&again).zip(&expected).enumerate() {
+            let (Some(found), Some(again), Some(expected)) = (found, again, expected) else {
+                assert!(found.is_none() && expected.is_none(), "{what}, result {number}");
+                continue;
+            };
+            assert_eq!(found.shape(), expected.shape(), "{what}, result {number}");
+            let bits = |array: &Array| array.to_f64_vec().unwrap();
+            assert_eq!(bits(found), bits(again), "{what}, result {number}: the same bits each time");
+            let wide = found.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
+            let error = wide.relative_error(expected).unwrap();
+            // Gradients of parameters are sums of rounded gradients of matrices in 16 bits.
+            assert!(error <= 4.0 * tolerance(found.dtype()), "{what}, result {number}: {error:e}");
+        }
+        launches.iter().map(|work| function(work)).collect()
+    }
+}
+
+fn agree_with_double_precision(device: &Device) {
+    for (number, rows) in [1, 2, 31, 33, 256, 700, FEW, FEW + 1, 3001].into_iter().enumerate() {
+        for dtype in DType::ALL {
+            for seed in 0..6 {
+                let case = Case::draw(rows, dtype, device, 100 * number as u64 + seed);
+                let what = format!("{rows} rows of {dtype}, seed {seed}");
+                let launches = case.agrees(&what);
+                let is_direct = launches.iter().any(|work| work == "equi_product");
+                assert_eq!(is_direct, rows <= FEW, "{what}: {launches:?}");
+            }
+        }
+    }
+}
+
+fn few_rows_take_one_launch_forward_and_three_backward(device: &Device) {
+    let case = Case::draw(256, DType::F32, device, 5);
+    // The list of the maps is copied to the device once.
+    case.agrees("256 rows");
+    let launches = case.agrees("256 rows");
+    let own: Vec<_> = launches.iter().filter(|work| work.starts_with("equi_")).collect();
+    assert_eq!(own, ["equi_product", "equi_product", "equi_outer", "equi_gradients"], "{launches:?}");
+    assert_eq!(own.len(), launches.len(), "{launches:?}");
+}
+
+gradewise_testing::main!(agree_with_double_precision, few_rows_take_one_launch_forward_and_three_backward);
