@@ -5,9 +5,11 @@
 //
 // data
 // models
-// published, train
+// expressivity, published, train
 
 pub mod data;
+#[cfg(feature = "archives")]
+pub mod expressivity;
 pub mod models;
 pub mod published;
 pub mod train;
