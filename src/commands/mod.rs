@@ -3,6 +3,7 @@
 mod bench;
 mod expressivity;
 mod infer;
+mod md;
 mod sample;
 
 use gradewise_runner::Program;
@@ -11,6 +12,7 @@ use gradewise_runner::Program;
 pub fn add(program: Program) -> Program {
     program
         .command::<infer::Infer>()
+        .command::<md::Md>()
         .command::<sample::Sample>()
         .command::<expressivity::Expressivity>()
         .command::<bench::Bench>()

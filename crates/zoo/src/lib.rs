@@ -5,9 +5,11 @@
 //
 // data
 // models
-// expressivity, published, train
+// dynamics, expressivity, published, train
 
 pub mod data;
+#[cfg(feature = "archives")]
+pub mod dynamics;
 #[cfg(feature = "archives")]
 pub mod expressivity;
 pub mod models;
