@@ -33,6 +33,17 @@ pub struct Calculator {
     cutoff: f64,
 }
 
+/// What a [`Calculator`] finds.
+#[derive(Clone, Debug)]
+pub struct Evaluated {
+    /// Energy (eV), forces (eV/Å) and, of a system that repeats in three directions, stress (eV/Å³).
+    pub labels: Labels,
+    /// Minus the derivative of the energy by the strain of positions and cell, in eV: Σ over pairs of distance times force.
+    pub virial: [[f64; 3]; 3],
+    /// The standard deviation over the models, if there are several.
+    pub deviations: Option<Deviations>,
+}
+
 impl Calculator {
     /// Loads the models, in `f32` or `f64`.
     ///
@@ -47,6 +58,19 @@ impl Calculator {
         let cutoff = models.iter().map(|model| model.config().cutoff).fold(0.0, f64::max);
         let models = Ensemble::new(models)?;
         Ok(Self { models, placement, neighbours: SkinList::new(cutoff, SKIN)?, cutoff })
+    }
+
+    /// Keeps neighbours this much farther than the cutoff, in Å: 0.5 unless set.
+    ///
+    /// # Errors
+    /// A skin that is negative or not finite.
+    pub fn with_skin(self, skin: f64) -> Result<Self> {
+        Ok(Self { neighbours: SkinList::new(self.cutoff, skin)?, ..self })
+    }
+
+    /// The neighbours that are kept.
+    pub fn neighbours(&self) -> &SkinList {
+        &self.neighbours
     }
 
     /// The distance, in Å, beyond which atoms do not interact directly.
@@ -65,6 +89,20 @@ impl Calculator {
         positions: &[[f64; 3]],
         cell: Option<Cell>,
     ) -> Result<(Labels, Option<Deviations>)> {
+        let found = self.evaluate_with_virial(numbers, positions, cell)?;
+        Ok((found.labels, found.deviations))
+    }
+
+    /// As [`evaluate`](Self::evaluate), with the virial, which systems that do not repeat have, too.
+    ///
+    /// # Errors
+    /// As [`evaluate`](Self::evaluate).
+    pub fn evaluate_with_virial(
+        &mut self,
+        numbers: &[u8],
+        positions: &[[f64; 3]],
+        cell: Option<Cell>,
+    ) -> Result<Evaluated> {
         let frame =
             Frame { numbers: numbers.to_vec(), positions: positions.to_vec(), cell, ..Frame::default() };
         AtomSet::require_sound(std::slice::from_ref(&frame), false)?;
@@ -72,12 +110,19 @@ impl Calculator {
         let set = AtomSet::of_neighbourhoods(vec![Neighbourhood::of(frame, neighbours)], self.cutoff);
         let placement = &self.placement;
         let prediction = self.models.predict(|model| {
-            let labels = model.predict(&set, placement)?;
-            Ok::<_, gradewise_nn::Error>(labels.iter().flat_map(Labels::numbers).collect())
+            let predicted = model.predict_with_strain(&set, placement)?;
+            let numbers = predicted.iter().flat_map(|(labels, strain)| {
+                labels.numbers().into_iter().chain(strain.as_flattened().iter().copied())
+            });
+            Ok::<_, gradewise_nn::Error>(numbers.collect())
         })?;
         let frame = &set.frames()[0].frame;
         let deviations =
             prediction.deviation.as_deref().map(|mut rest| Deviations(Labels::take(frame, &mut rest)));
-        Ok((Labels::take(frame, &mut &prediction.mean[..]), deviations))
+        let mut rest = &prediction.mean[..];
+        let labels = Labels::take(frame, &mut rest);
+        let strain = |a: usize, b: usize| rest.get(3 * a + b).copied().unwrap_or(f64::NAN);
+        let virial = std::array::from_fn(|a| std::array::from_fn(|b| -strain(a, b)));
+        Ok(Evaluated { labels, virial, deviations })
     }
 }

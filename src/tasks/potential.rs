@@ -106,7 +106,12 @@ gradewise infer --checkpoint runs/potential-1/checkpoint.safetensors --input new
         Preset {
             name: "vectors",
             about: "the default without tensors of rank 2",
-            settings: &[&["model.tensors=false"]],
+            settings: &[&["model.rank=1"]],
+        },
+        Preset {
+            name: "octupoles",
+            about: "the default with tensors of rank 3, too",
+            settings: &[&["model.rank=3"]],
         },
     ];
     const OPTIONS: &'static [TrainOption] = &[TrainOption {
@@ -192,7 +197,8 @@ gradewise infer --checkpoint runs/potential-1/checkpoint.safetensors --input new
     fn fits(config: &PotentialConfig, weights: &TensorFile) -> bool {
         width(weights, "embedding.weight") == Some(config.hidden)
             && has(weights, &format!("layers.{}.", config.layers - 1))
-            && has(weights, "layers.0.join.tensors") == config.tensors
+            && has(weights, "layers.0.join.tensors") == config.rank.has_tensors()
+            && has(weights, "layers.0.join.octupoles") == config.rank.has_octupoles()
     }
 
     fn loss(model: &Potential, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor> {
@@ -284,5 +290,23 @@ impl Errors {
 
     fn root(&self) -> f64 {
         (self.square / self.count as f64).sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradewise_kernels::Device;
+    use gradewise_runner::task::{model_of, resolve, resolver};
+
+    /// As `profile`, `memory`, `bisect` and the search for a batch that fits begin.
+    #[test]
+    fn models_without_a_checkpoint_are_calibrated_as_training_calibrates_them() {
+        let config = resolve::<PotentialTask>(&resolver::<PotentialTask>(None).unwrap()).unwrap();
+        let training = PotentialTask::load(&config.data, Split::Train).unwrap();
+        let model =
+            model_of::<PotentialTask>(None, &config, &training, &Placement::from(&Device::Cpu)).unwrap();
+        let error = model.require_species(&[92]).unwrap_err().to_string();
+        assert!(error.contains("H, C and O"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Layers with tensors of rank 2 beside multivectors: f(u·x) = u·f(x) for all of O(3), where u acts on a tensor as R·S·Rᵀ.
+//! Layers with tensors of rank 2 and 3 beside multivectors: f(u·x) = u·f(x) for all of O(3), where u acts on every index of a tensor.
 
 use crate::{
     DTYPES,
@@ -13,7 +13,7 @@ use gradewise_nn::{
     Module, Placement,
     data::{Samples, Split},
     tracks::{
-        RadialBasis, TrackGate, TrackLinear, TrackMessages, TrackNorm, TrackProduct, TrackSize, Tracks,
+        RadialBasis, Rank, TrackGate, TrackLinear, TrackMessages, TrackNorm, TrackProduct, TrackSize, Tracks,
     },
 };
 use gradewise_zoo::{
@@ -50,39 +50,86 @@ fn turned(action: &Action, tensors: &Tensor) -> Vec<f64> {
     out
 }
 
+/// The components of rank 3: their indices.
+const OCTUPOLE: [[usize; 3]; 7] =
+    [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 1], [0, 1, 2], [1, 1, 1], [1, 1, 2]];
+
+/// An entry of rank 3, from components `[7, count]`: two z are minus two x and two y.
+fn octupole(values: &[f64], mut indices: [usize; 3], at: usize) -> f64 {
+    indices.sort_unstable();
+    match OCTUPOLE.iter().position(|place| *place == indices) {
+        Some(component) => values[component * values.len() / 7 + at],
+        None => {
+            let of = |k: usize| octupole(values, [indices[0], k, k], at);
+            -of(0) - of(1)
+        }
+    }
+}
+
+/// R on each index of components `[7, …]`.
+fn turned_octupoles(action: &Action, octupoles: &Tensor) -> Vec<f64> {
+    let (matrix, own) = (action.on_vectors(3), values(octupoles));
+    let count = own.len() / 7;
+    let mut out = Vec::new();
+    for place in OCTUPOLE {
+        out.extend((0..count).map(|at| {
+            let term = |code: usize| {
+                let from = [code / 9, code / 3 % 3, code % 3];
+                let factor: f64 = (0..3).map(|k| matrix[3 * place[k] + from[k]]).product();
+                factor * octupole(&own, from, at)
+            };
+            (0..27).map(term).sum::<f64>()
+        }));
+    }
+    out
+}
+
+fn tracks(multivectors: Tensor, tensors: Option<Tensor>, octupoles: Option<Tensor>) -> Tracks {
+    match (tensors, octupoles) {
+        (Some(tensors), Some(octupoles)) => Tracks::with_octupoles(multivectors, tensors, octupoles),
+        (tensors, _) => Tracks::new(multivectors, tensors),
+    }
+    .unwrap()
+}
+
 fn moved(action: &Action, x: &Tracks) -> Tracks {
     let tensors = x.tensors.as_ref().map(|s| tensor(&turned(action, s), s.shape(), s.dtype()));
-    Tracks::new(action.apply(&x.multivectors), tensors).unwrap()
+    let octupoles = x.octupoles.as_ref().map(|t| tensor(&turned_octupoles(action, t), t.shape(), t.dtype()));
+    tracks(action.apply(&x.multivectors), tensors, octupoles)
 }
 
 fn values(x: &Tensor) -> Vec<f64> {
     x.array().to_f64_vec().unwrap()
 }
 
-/// The larger of the errors of both kinds of features.
+/// The largest of the errors of all kinds of features.
 fn error(action: &Action, plain: &Tracks, moved: &Tracks) -> f64 {
     let own = values(&plain.multivectors);
-    let error = distance(&values(&moved.multivectors), &action.apply_values(&own), &own);
-    match (&plain.tensors, &moved.tensors) {
-        (Some(plain), Some(moved)) => {
-            error.max(distance(&values(moved), &turned(action, plain), &values(plain)))
-        }
-        (None, None) => error,
-        _ => panic!("tensors come and go"),
+    let mut error = distance(&values(&moved.multivectors), &action.apply_values(&own), &own);
+    assert_eq!(plain.rank(), moved.rank(), "tensors come and go");
+    if let (Some(plain), Some(moved)) = (&plain.tensors, &moved.tensors) {
+        error = error.max(distance(&values(moved), &turned(action, plain), &values(plain)));
     }
+    if let (Some(plain), Some(moved)) = (&plain.octupoles, &moved.octupoles) {
+        error = error.max(distance(&values(moved), &turned_octupoles(action, plain), &values(plain)));
+    }
+    error
 }
 
 #[test]
 fn every_layer_of_tracks_commutes_with_rotations_reflections_and_the_inversion() {
     let algebra = Algebra::new(Signature::CL3).unwrap();
-    for (dtype, tensors) in DTYPES.into_iter().flat_map(|dtype| [(dtype, true), (dtype, false)]) {
+    for (dtype, rank) in DTYPES.into_iter().flat_map(|dtype| Rank::ALL.map(|rank| (dtype, rank))) {
         let mut rng = rng(100);
         let place = Placement::new(device(), dtype);
-        let size = TrackSize { channels: CHANNELS, tensors };
+        let size = TrackSize { channels: CHANNELS, rank };
         let draw = |rows: usize, rng: &mut ChaCha8Rng| {
-            let shape = [5, rows, CHANNELS];
-            let s = tensors.then(|| Tensor::randn(shape, dtype, device(), rng).unwrap());
-            Tracks::new(features(&algebra, (rows, CHANNELS), dtype, rng), s).unwrap()
+            let mut tensors = |there: bool, components: usize| {
+                let shape = [components, rows, CHANNELS];
+                there.then(|| Tensor::randn(shape, dtype, device(), rng).unwrap())
+            };
+            let (s, t) = (tensors(rank.has_tensors(), 5), tensors(rank.has_octupoles(), 7));
+            tracks(features(&algebra, (rows, CHANNELS), dtype, rng), s, t)
         };
         let linear = TrackLinear::init(CHANNELS, size, true, &place, &mut rng).unwrap();
         let gate = TrackGate::init(size, &place).unwrap();
@@ -103,7 +150,7 @@ fn every_layer_of_tracks_commutes_with_rotations_reflections_and_the_inversion()
         for action in actions(&algebra, &mut rng) {
             for (name, layer) in &layers {
                 let error = error(&action, &layer(&x), &layer(&moved(&action, &x)));
-                assert!(error <= tolerance(dtype), "{name}, {dtype}, {tensors}, {}: {error:e}", action.name);
+                assert!(error <= tolerance(dtype), "{name}, {dtype}, {rank}, {}: {error:e}", action.name);
             }
         }
         // Messages: directions turn with the features. A first round is given scalars.
@@ -114,7 +161,7 @@ fn every_layer_of_tracks_commutes_with_rotations_reflections_and_the_inversion()
             let layer = TrackMessages::init(size, first, &basis, &place, &mut rng).unwrap();
             randomize(&layer, &mut rng);
             let x = match first {
-                true => Tracks::of_scalars(&x.scalars().unwrap(), tensors).unwrap(),
+                true => Tracks::of_scalars(&x.scalars().unwrap(), rank).unwrap(),
                 false => x.clone(),
             };
             let send = |x: &Tracks, differences: &Tensor| {

@@ -186,7 +186,7 @@ fn geometric() -> Vec<Case> {
 }
 
 fn tracks() -> Vec<Case> {
-    let size = |channels| TrackSize { channels, tensors: true };
+    let size = |channels| TrackSize { channels, rank: Rank::Three };
     let basis = || RadialBasis::new(4, 1.0).unwrap();
     let channels = [("channels", 2)];
     vec![
@@ -253,6 +253,7 @@ fn the_table_has_every_layer() {
         "Initialization",
         "Nonlinearity",
         "Radial",
+        "Rank",
         "Sequential",
         "Space",
         "TokenBatch",

@@ -83,10 +83,7 @@ impl<T: Task> Experiment<'_, T> {
         let runtime = runtime(&config.runtime, precision);
         let placement = run::placement(&runtime)?;
         let mixed = run::mixed_precision(&runtime)?;
-        let model = task::model_of::<T>(probe.checkpoint.as_deref(), config, &placement)?;
-        if probe.checkpoint.is_none() {
-            T::calibrate(&model, data)?;
-        }
+        let model = task::model_of::<T>(probe.checkpoint.as_deref(), config, data, &placement)?;
         let indices: Vec<usize> = (0..probe.samples.clamp(1, data.len())).collect();
         let batch = change(data.batch(&indices, &placement)?)?;
         let parameters = model.named_parameters();

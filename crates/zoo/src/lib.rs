@@ -5,9 +5,13 @@
 //
 // data
 // models
-// published, train
+// dynamics, expressivity, published, train
 
 pub mod data;
+#[cfg(feature = "archives")]
+pub mod dynamics;
+#[cfg(feature = "archives")]
+pub mod expressivity;
 pub mod models;
 pub mod published;
 pub mod train;

@@ -4,6 +4,7 @@
 
 mod block;
 mod cost;
+mod coupling;
 mod layer;
 mod learned_metric;
 mod linear;
@@ -20,6 +21,7 @@ mod traceless;
 mod transformer;
 
 pub use block::{MvBlock, mv_block};
+pub use coupling::traceless_coupling;
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
 pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions};
 pub use layer::{CliffordLayer, LayerOptions, clifford_layer};

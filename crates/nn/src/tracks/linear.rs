@@ -1,21 +1,23 @@
 //! Linear maps of channels.
 
-use super::{TrackSize, Tracks, tensors_missing};
+use super::{Rank, TrackSize, Tracks, require_rank};
 use crate::{
     Module, Parameter, Placement, Result,
     error::at_least_one,
     layers::{Bias, Layer, MvLinear},
 };
+use gradewise_autograd::Tensor;
 use gradewise_core::Signature;
 
-/// A matrix for each grade of the multivectors, one for the tensors. The bias, if there is one, is added only to scalars: a constant of any
+/// A matrix for each grade of the multivectors, one for the tensors of each rank. The bias, if there is one, is added only to scalars: a constant of any
 /// other kind would break equivariance.
 ///
-/// Parameters: those of [`MvLinear`] under `multivectors`, and `tensors` `[inputs, outputs]`; normal with variance 1/inputs.
+/// Parameters: those of [`MvLinear`] under `multivectors`, and `tensors` and `octupoles` `[inputs, outputs]`; normal with variance 1/inputs.
 #[derive(Debug, Module)]
 pub struct TrackLinear {
     multivectors: MvLinear,
     tensors: Option<Parameter>,
+    octupoles: Option<Parameter>,
 }
 
 impl TrackLinear {
@@ -31,12 +33,23 @@ impl TrackLinear {
         rng: &mut R,
     ) -> Result<Self> {
         at_least_one("TrackLinear", &[("inputs", inputs), ("channels", size.channels)])?;
-        let (placement, TrackSize { channels, tensors }) = (&placement.into(), size);
+        let (placement, TrackSize { channels, rank }) = (&placement.into(), size);
         let linear = MvLinear::new(inputs, channels, Signature::CL3).bias(bias.then_some(Bias::Scalar));
         let multivectors = linear.init(placement, rng)?;
         let deviation = (inputs.max(1) as f64).sqrt().recip();
-        let of_tensors = || placement.normal([inputs, channels], deviation, rng);
-        Ok(Self { multivectors, tensors: tensors.then(of_tensors).transpose()? })
+        let mut matrix =
+            |there: bool| there.then(|| placement.normal([inputs, channels], deviation, rng)).transpose();
+        let tensors = matrix(rank.has_tensors())?;
+        Ok(Self { multivectors, tensors, octupoles: matrix(rank.has_octupoles())? })
+    }
+
+    /// The tensors that it maps.
+    pub(super) fn rank(&self) -> Rank {
+        match (&self.tensors, &self.octupoles) {
+            (None, _) => Rank::One,
+            (Some(_), None) => Rank::Two,
+            (Some(_), Some(_)) => Rank::Three,
+        }
     }
 
     /// Applies the map to `x`.
@@ -44,11 +57,14 @@ impl TrackLinear {
     /// # Errors
     /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
-        let tensors = match (&self.tensors, &x.tensors) {
-            (None, None) => None,
-            (Some(weight), Some(tensors)) => Some(tensors.matmul(&weight.tensor())?),
-            (expected, _) => return Err(tensors_missing("TrackLinear", expected.is_some())),
+        require_rank("TrackLinear", self.rank(), x)?;
+        let mapped = |weight: &Option<Parameter>, of: &Option<Tensor>| {
+            of.as_ref().zip(weight.as_ref()).map(|(of, weight)| of.matmul(&weight.tensor())).transpose()
         };
-        Ok(Tracks { multivectors: self.multivectors.forward(&x.multivectors)?, tensors })
+        Ok(Tracks {
+            multivectors: self.multivectors.forward(&x.multivectors)?,
+            tensors: mapped(&self.tensors, &x.tensors)?,
+            octupoles: mapped(&self.octupoles, &x.octupoles)?,
+        })
     }
 }

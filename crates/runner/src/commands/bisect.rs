@@ -77,8 +77,8 @@ fn search<T: Task>(arguments: &Bisect) -> Result<()> {
     let config = task::configure::<T>(None, &arguments.settings)?;
     let placement = run::placement(&config.runtime)?;
     let mixed = run::mixed_precision(&config.runtime)?;
-    let model = task::model_of::<T>(arguments.checkpoint.as_deref(), &config, &placement)?;
     let data = T::load(&config.data, Split::Train)?;
+    let model = task::model_of::<T>(arguments.checkpoint.as_deref(), &config, &data, &placement)?;
     let indices: Vec<usize> = (0..config.train.batch_size.min(data.len())).collect();
     let batch = data.batch(&indices, &placement)?;
     let pass = || -> gradewise_nn::Result<(f64, usize)> {

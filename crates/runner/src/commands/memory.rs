@@ -95,7 +95,7 @@ fn detail<T: Task>(
     let stop = Stop;
     let mut eager = config.clone();
     eager.train.capture = false;
-    let (mut trainer, mut steps) = fit::start::<T>(&eager, placement)?;
+    let (mut trainer, mut steps) = fit::start::<T>(&eager, data, placement)?;
     let indices: Vec<usize> = (0..batch).map(|index| index % data.len()).collect();
     let mut batches = std::iter::repeat_with(|| -> gradewise_nn::Result<_> {
         Ok(Part::whole(data.batch(&indices, placement)?))

@@ -310,19 +310,23 @@ pub fn new_model<T: Task>(
     T::init(config, placement, &mut ChaCha8Rng::seed_from_u64(seed))
 }
 
-/// The model of a checkpoint, or one with fresh weights if there is no path.
+/// The model of a checkpoint; without a path, one with fresh weights that is [calibrated](Task::calibrate) on the training samples, as training
+/// starts.
 ///
 /// # Errors
 /// As [`load_model`]; settings of the model that do not fit together.
 pub fn model_of<T: Task>(
     checkpoint: Option<&Path>,
     config: &TaskConfig<T>,
+    training: &T::Data,
     placement: &Placement,
 ) -> Result<T::Model> {
-    match checkpoint {
-        Some(path) => load_model::<T>(&Checkpoint::read(path)?, placement),
-        None => Ok(new_model::<T>(&config.model, placement, config.train.seed)?),
+    if let Some(path) = checkpoint {
+        return load_model::<T>(&Checkpoint::read(path)?, placement);
     }
+    let model = new_model::<T>(&config.model, placement, config.train.seed)?;
+    T::calibrate(&model, training)?;
+    Ok(model)
 }
 
 /// The model of a checkpoint, with the moving average of its weights if one was kept.

@@ -104,15 +104,16 @@ fn free_on_host() -> Option<usize> {
     Some(line.split_whitespace().next()?.parse::<usize>().ok()? * 1024)
 }
 
-/// A new model with its trainer.
+/// A new model with its trainer, calibrated on the training samples.
 ///
 /// # Errors
 /// As those of [`Task::init`].
 pub fn start<T: Task>(
     config: &TaskConfig<T>,
+    training: &T::Data,
     placement: &Placement,
 ) -> Result<(Trainer<T::Model>, Steps<T>)> {
-    let model = task::new_model::<T>(&config.model, placement, config.train.seed)?;
+    let model = task::model_of::<T>(None, config, training, placement)?;
     let mut trainer = trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())?;
     let steps = Steps::new(config, &placement.device, &mut trainer)?;
     Ok((trainer, steps))
@@ -132,7 +133,7 @@ pub fn measured<T: Task>(
     device.trim_memory()?;
     let monitor = Monitor::start(device)?;
     let delta = (|| {
-        let (mut trainer, mut steps) = start::<T>(config, placement)?;
+        let (mut trainer, mut steps) = start::<T>(config, data, placement)?;
         let loading = run::loading(placement);
         let indices: Vec<usize> = (0..samples).map(|index| index % data.len()).collect();
         let mut batches = std::iter::repeat_with(|| -> gradewise_nn::Result<Part<Batch<T>>> {

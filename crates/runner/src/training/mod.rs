@@ -245,8 +245,7 @@ impl<T: Task> Runs<'_, T> {
             .shuffled(config.train.seed)
             .drop_last()?;
         let memory = Memory::start(&placement.device);
-        let model = task::new_model::<T>(&config.model, placement, config.train.seed)?;
-        T::calibrate(&model, &data.train)?;
+        let model = task::model_of::<T>(None, config, &data.train, placement)?;
         let mixed = run::mixed_precision(&config.runtime)?;
         let mut trainer = trainer_of::<T>(model, config, mixed.as_ref())?;
         if let Some(mixed) = &mixed {

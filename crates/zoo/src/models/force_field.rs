@@ -9,7 +9,7 @@ use gradewise_nn::{
     Error, Module, Placement, Result, Visitor,
     layers::{Layer, MvLinear},
     loss,
-    tracks::{RadialBasis, TrackSize},
+    tracks::{RadialBasis, Rank, TrackSize},
 };
 use serde::{Deserialize, Serialize};
 
@@ -74,14 +74,14 @@ impl ForceField {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
-        let tensors = match config.kind {
+        let rank = match config.kind {
             ForceFieldKind::Messages => {
                 return Ok(Self::Messages(MessageField::init(config, placement, rng)?));
             }
-            ForceFieldKind::Vectors => false,
-            ForceFieldKind::Tensors => true,
+            ForceFieldKind::Vectors => Rank::One,
+            ForceFieldKind::Tensors => Rank::Two,
         };
-        let size = TrackSize { channels: config.hidden, tensors };
+        let size = TrackSize { channels: config.hidden, rank };
         let basis = RadialBasis::new(config.radial, config.cutoff)?;
         Ok(Self::Tracks(TrackField::init(size, config.layers, basis, placement, rng)?))
     }

@@ -1,5 +1,7 @@
 //! Models of published experiments.
 
+#[cfg(feature = "archives")]
+mod core_repulsion;
 mod fields;
 mod force_field;
 mod gpt;
@@ -25,5 +27,5 @@ pub use message_passing::{MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyConfig, NBodyGraph};
 pub use points::{CL5, HullVolume, O5Config, O5Regression, PerceptronConfig, SignedVolume};
 #[cfg(feature = "archives")]
-pub use potential::{Potential, PotentialConfig};
+pub use potential::{CoreRepulsion, Potential, PotentialConfig};
 pub use track_field::TrackField;

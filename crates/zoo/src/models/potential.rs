@@ -1,14 +1,14 @@
 //! A potential of molecules and crystals: an energy of atoms, and its exact derivatives.
 
-use super::track_field::TrackRound;
-use crate::data::atoms::{AtomBatch, AtomSet, Frame, Labels, SPECIES, elements::listed};
+use super::{core_repulsion, track_field::TrackRound};
+use crate::data::atoms::{AtomBatch, AtomSet, Frame, Labels, SPECIES, Vector, elements::listed};
 use gradewise_autograd::{BackwardOptions, Tensor, grad};
 use gradewise_kernels::{Array, DType};
 use gradewise_nn::{
     Error, Module, Parameter, Placement, Result,
     data::{Samples, for_each_batch},
     layers::{Activation, Embedding, Layer, Linear, Sequential},
-    tracks::{RadialBasis, TrackSize, Tracks},
+    tracks::{RadialBasis, Rank, TrackSize, Tracks},
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,16 @@ const OPERATION: &str = "Potential";
 const READOUT: f64 = 0.1;
 /// Atoms of a batch that is evaluated.
 const EVALUATED: usize = 512;
+
+gradewise_nn::choices! {
+    /// What keeps atoms apart where there are no training frames.
+    pub enum CoreRepulsion {
+        /// Nothing
+        None = "none",
+        /// The screened repulsion of nuclei after Ziegler, Biersack and Littmark, within the sum of covalent radii
+        Zbl = "zbl",
+    }
+}
 
 /// Sizes of the model, and what counts in its loss.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,8 +40,10 @@ pub struct PotentialConfig {
     pub radial: usize,
     /// Beyond this distance, in Å, atoms send no messages.
     pub cutoff: f64,
-    /// Whether features have symmetric traceless tensors of rank 2 beside multivectors.
-    pub tensors: bool,
+    /// The highest rank of the symmetric traceless tensors of features: 1 for multivectors alone, 2 or 3.
+    pub rank: Rank,
+    /// What is added to the learned energy where atoms are nearer than bound ones.
+    pub repulsion: CoreRepulsion,
     /// Weight of the squared error of energies for an atom, in eV, beside that of forces, in eV/Å.
     pub energy_weight: f64,
     /// Weight of the squared error of volume times stress for an atom, in eV.
@@ -45,7 +57,8 @@ impl Default for PotentialConfig {
             layers: 2,
             radial: 8,
             cutoff: 5.0,
-            tensors: true,
+            rank: Rank::Two,
+            repulsion: CoreRepulsion::None,
             energy_weight: 10.0,
             stress_weight: 1.0,
         }
@@ -108,7 +121,7 @@ impl Potential {
             ));
         }
         let (rounds, channels) = (config.layers, config.hidden);
-        let size = TrackSize { channels, tensors: config.tensors };
+        let size = TrackSize { channels, rank: config.rank };
         let basis = RadialBasis::new(config.radial, config.cutoff)?;
         let round = |index| TrackRound::init(size, (index, rounds), &basis, placement, rng);
         let layers = (0..rounds).map(round).collect::<Result<_>>()?;
@@ -181,8 +194,17 @@ impl Potential {
     /// Energies `[frames]` less reference energies, in eV, for vectors of edges `[3, edges, 1]`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for neighbours that were sought less far than the cutoff; a batch of another dtype or device.
+    /// As [`atomic_energies`](Self::atomic_energies).
     pub fn energy(&self, differences: &Tensor, batch: &AtomBatch) -> Result<Tensor> {
+        let energies = self.atomic_energies(differences, batch)?;
+        Ok(energies.segment_sum(1, &batch.of_atom)?.reshape([batch.frames])?)
+    }
+
+    /// The share of each atom in the energies less reference energies, `[1, atoms, 1]`, in eV, for vectors of edges `[3, edges, 1]`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for neighbours that were sought less far than the cutoff; a batch of another dtype or device.
+    pub fn atomic_energies(&self, differences: &Tensor, batch: &AtomBatch) -> Result<Tensor> {
         if batch.cutoff < self.config.cutoff {
             return Err(refused(
                 "cutoff",
@@ -193,7 +215,7 @@ impl Potential {
         let atoms = batch.atoms();
         let radial = self.basis.forward(differences)?;
         let mut h =
-            Tracks::of_scalars(&self.embedding.forward(&batch.species, [1, atoms])?, self.config.tensors)?;
+            Tracks::of_scalars(&self.embedding.forward(&batch.species, [1, atoms])?, self.config.rank)?;
         let mut energies: Option<Tensor> = None;
         for (round, linear) in self.layers.iter().zip(&self.linear) {
             h = round.forward(&h, &radial, &batch.edges)?;
@@ -208,8 +230,13 @@ impl Potential {
             Some(sum) => sum.add(&last)?,
             None => last,
         };
-        let whole = energies.segment_sum(1, &batch.of_atom)?.mul(&self.scale.tensor())?;
-        Ok(whole.reshape([batch.frames])?)
+        let learned = energies.mul(&self.scale.tensor())?;
+        match self.config.repulsion {
+            CoreRepulsion::None => Ok(learned),
+            CoreRepulsion::Zbl => {
+                Ok(learned.add(&core_repulsion::zbl(differences, batch, self.config.cutoff)?)?)
+            }
+        }
     }
 
     /// Energies, forces and virials. With `differentiable`, losses of all of them have gradients by the parameters.
@@ -263,6 +290,20 @@ impl Potential {
     /// # Errors
     /// As [`energy`](Self::energy) and [`require_species`](Self::require_species).
     pub fn predict(&self, set: &AtomSet, placement: &Placement) -> Result<Vec<Labels>> {
+        let found = self.predict_with_strain(set, placement)?;
+        Ok(found.into_iter().map(|(labels, _)| labels).collect())
+    }
+
+    /// As [`predict`](Self::predict), each with the derivative of its energy by the strain of all its positions and cell vectors, in eV: volume
+    /// times stress where there is a stress, and minus the virial of mechanics everywhere.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict).
+    pub fn predict_with_strain(
+        &self,
+        set: &AtomSet,
+        placement: &Placement,
+    ) -> Result<Vec<(Labels, [Vector; 3])>> {
         self.require_species(&set.species())?;
         let reference = self.reference.array().to_f64_vec()?;
         let atoms = set.frames().iter().map(|one| one.frame.len()).max().unwrap_or(1).max(1);
@@ -277,16 +318,17 @@ impl Potential {
                 let frame = &set.frames()[found.len()].frame;
                 let own = first..first + frame.len();
                 first = own.end;
+                let of = |a: usize, b: usize| virials[(3 * a + b) * batch.frames + at];
+                let strain: [Vector; 3] =
+                    std::array::from_fn(|a| std::array::from_fn(|b| (of(a, b) + of(b, a)) / 2.0));
                 let whole = frame.cell.filter(|_| frame.repeats_in_space());
-                let stress = whole.map(|cell| {
-                    let of = |a: usize, b: usize| virials[(3 * a + b) * batch.frames + at] / cell.volume();
-                    std::array::from_fn(|a| std::array::from_fn(|b| (of(a, b) + of(b, a)) / 2.0))
-                });
-                found.push(Labels {
+                let stress = whole.map(|cell| strain.map(|row| row.map(|x| x / cell.volume())));
+                let labels = Labels {
                     energy: energy + frame.numbers.iter().map(|&z| reference[usize::from(z)]).sum::<f64>(),
                     forces: own.map(|atom| [0, 1, 2].map(|axis| forces[axis * atoms + atom])).collect(),
                     stress,
-                });
+                };
+                found.push((labels, strain));
             }
             Ok(())
         })?;

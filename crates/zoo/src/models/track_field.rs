@@ -1,4 +1,4 @@
-//! An energy from rounds of messages, with or without tensors of rank 2.
+//! An energy from rounds of messages, with tensors of a rank.
 
 use crate::data::nbody::NBodyBatch;
 use gradewise_autograd::Tensor;
@@ -6,7 +6,9 @@ use gradewise_nn::{
     Module, Placement, Result,
     data::Edges,
     layers::{Activation, Layer, Linear, Sequential},
-    tracks::{Radial, RadialBasis, TrackGate, TrackLinear, TrackMessages, TrackProduct, TrackSize, Tracks},
+    tracks::{
+        Radial, RadialBasis, Rank, TrackGate, TrackLinear, TrackMessages, TrackProduct, TrackSize, Tracks,
+    },
 };
 
 /// Standard deviation of the initial weights of the readout, so that energies start small.
@@ -22,7 +24,7 @@ pub struct TrackField {
     #[module(skip)]
     basis: RadialBasis,
     #[module(skip)]
-    tensors: bool,
+    rank: Rank,
     embedding: Linear,
     layers: Vec<TrackRound>,
     readout: Sequential,
@@ -89,7 +91,7 @@ impl TrackField {
         let round =
             |index: usize, rng: &mut R| TrackRound::init(size, (index, rounds), &basis, placement, rng);
         Ok(Self {
-            tensors: size.tensors,
+            rank: size.rank,
             embedding: Linear::new(1, channels).init(placement, rng)?,
             layers: (0..rounds).map(|index| round(index, rng)).collect::<Result<_>>()?,
             readout: Sequential::new()
@@ -112,7 +114,7 @@ impl TrackField {
         let differences = points.edge_difference(None, &edges.receivers, &edges.senders)?.neg()?;
         let radial = self.basis.forward(&differences)?;
         let charges = batch.features.slice(0, 0..1)?.slice(2, 0..1)?;
-        let mut h = Tracks::of_scalars(&self.embedding.forward(&charges)?, self.tensors)?;
+        let mut h = Tracks::of_scalars(&self.embedding.forward(&charges)?, self.rank)?;
         for round in &self.layers {
             h = round.forward(&h, &radial, edges)?;
         }

@@ -100,7 +100,7 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     let placement = run::placement(&config.runtime)?;
     let data = Arc::new(T::load(&config.data, Split::Train)?);
     let (steps, warm_up) = (arguments.steps.max(1) as usize, arguments.warm_up.max(1) as usize);
-    let trainer = || trainer::<T>(arguments, &config, &placement);
+    let trainer = || trainer::<T>(arguments, &config, &data, &placement);
     let load = |batch_size: usize| loader::<T>(&data, &config, batch_size, &placement);
     let mut eager = Stepper::<T>::new(trainer()?, false);
     let parameters = eager.trainer.model().parameter_count();
@@ -150,9 +150,10 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
 fn trainer<T: Task>(
     arguments: &Arguments,
     config: &TaskConfig<T>,
+    training: &T::Data,
     placement: &Placement,
 ) -> Result<Trainer<T::Model>> {
-    let model = task::model_of::<T>(arguments.checkpoint.as_deref(), config, placement)?;
+    let model = task::model_of::<T>(arguments.checkpoint.as_deref(), config, training, placement)?;
     trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())
 }
 

@@ -39,6 +39,11 @@ impl SkinList {
         self.searches
     }
 
+    /// The positions of the last search; none before the first. A list that is given them first goes on with equal pairs in equal order.
+    pub fn searched_at(&self) -> &[Vector] {
+        &self.positions
+    }
+
     /// The pairs within the cutoff now.
     ///
     /// # Errors
