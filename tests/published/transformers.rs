@@ -63,6 +63,26 @@ fn a_tagger_leaves_and_comes_back() {
     succeeds(&["export", &run, "--to", "lgatr", "--out", &published]);
     let import = ["import", &published, "--from", "lgatr", "--model", "tagger", "--out", &back];
     succeeds(&[&import[..], &["attention.num_heads=2"]].concat());
+    // By a folder, which says the arguments itself.
+    let (hub, by_folder) = (path("hub"), path("by-folder.safetensors"));
+    succeeds(&["export", &run, "--to", "lgatr", "--pretrained", &hub]);
+    succeeds(&["import", &hub, "--model", "tagger", "--out", &by_folder]);
+    assert_eq!(std::fs::read(&by_folder).unwrap(), std::fs::read(&back).unwrap());
+    holds(&format!("{hub}/model.safetensors"), &TensorFile::read(&published).unwrap());
+    let refusals: [(&[&str], &str); 6] = [
+        (&["export", &run, "--to", "lgatr", "--pretrained", &hub], "not empty"),
+        (&["export", &run, "--to", "lgatr"], "--pretrained"),
+        (&["export", &run, "--overwrite"], "--overwrite is for"),
+        (&["import", &hub, "--from", "lgatr", "--out", &by_folder], "leave out --from"),
+        (&["import", &published, "--out", &by_folder], "name it by --from"),
+        (&["import", &run, "--out", &by_folder], "config.json"),
+    ];
+    for (arguments, reason) in refusals {
+        let output = crate::run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(reason), "{said}");
+    }
+    succeeds(&["export", &run, "--to", "lgatr", "--pretrained", &hub, "--overwrite"]);
     let eval = |checkpoint: &str| -> serde_json::Value {
         let data = ["data.test=16", "data.particles=5"];
         let said = succeeds(&[&["eval", "--json", "--checkpoint", checkpoint], &data[..]].concat());

@@ -1,5 +1,6 @@
 //! Algebras, multivectors and rotors for interactive use: those of `gradewise-core` with a run-time signature, in f64.
 
+mod display;
 mod multivector;
 mod rotor;
 mod values;
@@ -27,7 +28,8 @@ fn fail(py: Python<'_>, error: gradewise_core::Error) -> PyErr {
 /// The Clifford algebra of a signature: of its generators e1, e2, …, the first p square to +1, the next q to −1, the last r to 0.
 ///
 /// ``Algebra(3, 0, 1)``, ``Algebra((3, 0, 1))`` and ``Algebra("3,0,1")`` are the same; numbers left out are 0. Its blades are attributes,
-/// such as ``algebra.e1`` and ``algebra.e12``, ordered by grade and then lexicographically.
+/// such as ``algebra.e1`` and ``algebra.e12``, ordered by grade and then lexicographically. Where a single generator squares to 0, as in
+/// projective algebras, ``e0`` is another name of it: in Cl(3,0,1) ``e0`` is ``e4``, and ``e01`` is ``e41``, which is ``-e14``.
 ///
 /// Raises:
 ///     ArgumentError: more than 8 generators, or not a signature.
@@ -64,15 +66,21 @@ impl PyAlgebra {
         if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
             return None;
         }
-        let blade: Multivector<Algebra, f64> = self.0.parse(name).ok()?;
+        // The null generator of a projective algebra is the last one here, and e0 in the literature.
+        let name = match self.0.signature().r {
+            1 => name.replace('0', &self.0.dimension().to_string()),
+            _ => name.to_owned(),
+        };
+        let blade: Multivector<Algebra, f64> = self.0.parse(&name).ok()?;
         blade.coefficients().iter().position(|c| *c != 0.0).map(|index| (index, blade.coefficients()[index]))
     }
 
     fn unknown(&self, name: &str) -> String {
         format!(
-            "{} has no blade `{name}`; its generators are e1 to e{}",
+            "{} has no blade `{name}`; its generators are e1 to e{}{}",
             self.0.signature(),
-            self.0.dimension()
+            self.0.dimension(),
+            if self.0.signature().r == 1 { ", of which the last is e0, too" } else { "" }
         )
     }
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "docs" / f"{page}.md" for page in ("python", "export", "transformers")] + [ROOT / "crates" / "python" / "README.md"]
+NAMES = ("python", "export", "transformers", "weights", "paper-to-code")
+PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES] + [ROOT / "README.md", ROOT / "crates" / "python" / "README.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.skipif(not PAGES[0].exists(), reason="the project is not checked out around the tests")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text()

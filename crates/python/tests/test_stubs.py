@@ -13,7 +13,7 @@ STUB = ast.parse((Path(gradewise.__file__).parent / "_core.pyi").read_text())
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
 
 # Of every class in Python, or of the machinery of classes written in Rust.
-COMMON = set(dir(object)) | {"__weakref__", "__module__", "__reduce__", "__getattr__", "__rpow__"}
+COMMON = set(dir(object)) | {"__weakref__", "__module__", "__reduce__", "__getattr__", "__rpow__", "__rmatmul__"}
 
 
 def public(names):

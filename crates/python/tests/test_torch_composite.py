@@ -201,6 +201,29 @@ def test_changes_in_place_are_noticed(device):
             loss.backward()
 
 
+def test_parameters_whose_memory_moves_are_read_again(device):
+    """FSDP2 frees the memory of parameters between the passes, and PyTorch's count of changes does not see it."""
+    made, *arguments = layer(device)
+    _, *expected = gradients(made, *arguments)
+    result = made(*arguments)
+    others, kept = [], []
+    for parameter in made.parameters():
+        values, storage = parameter.detach().clone(), parameter.untyped_storage()
+        size, place = storage.size(), parameter.data_ptr()
+        with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(parameter):
+            storage.resize_(0)
+            # What is freed is taken by others, and overwritten.
+            kept += [torch.full_like(values, torch.nan) for _ in range(4)]
+            storage.resize_(size)
+            parameter.copy_(values)
+        others.append(parameter.data_ptr() != place)
+    assert any(others)
+    inputs = [x for x in arguments if isinstance(x, torch.Tensor)] + list(made.parameters())
+    found = torch.autograd.grad(result.square().sum(), inputs)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert kept
+
+
 def test_edges_are_read_again_when_they_change(device):
     made, h, (rows, columns), edge_attr, _ = layer(device)
     first = made(h, (rows, columns), edge_attr)

@@ -3,12 +3,14 @@
 mod atomic;
 mod digest;
 mod ensemble;
+mod folder;
 mod format;
 mod stored;
 mod tensors;
 
 pub use atomic::{read_file, replace_file, require_regular};
 pub use ensemble::Member;
+pub use folder::{FOLDER_VERSION, FolderConfig, ModelFolder, SHARD_BYTES};
 pub use format::sha256;
 pub use stored::StoredTensor;
 pub use tensors::TensorFile;

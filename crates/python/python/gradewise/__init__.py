@@ -29,6 +29,7 @@ from gradewise._errors import (
     RunError,
     ShapeError,
 )
+from gradewise._multivectors import Multivectors
 from gradewise._runs import Run, evaluate, train
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "GradewiseError",
     "MissingPackageError",
     "Multivector",
+    "Multivectors",
     "NotDifferentiableError",
     "OutOfMemoryError",
     "Rotor",

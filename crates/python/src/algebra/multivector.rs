@@ -1,7 +1,9 @@
 //! Multivectors.
 
 use super::{
-    PyAlgebra, fail,
+    PyAlgebra,
+    display::{Markup, sum},
+    fail,
     values::{Mv, Operand, PyMultivector},
 };
 use crate::errors::Class;
@@ -355,6 +357,11 @@ impl PyMultivector {
         self.right_contraction(py, other)
     }
 
+    /// As ``sandwich``: ``x @ y`` is what the versor x makes of y.
+    fn __matmul__(&self, py: Python<'_>, y: Operand<'_>) -> PyResult<Self> {
+        self.sandwich(py, y)
+    }
+
     fn __rrshift__(&self, py: Python<'_>, other: Operand<'_>) -> PyResult<Self> {
         self.reflected(py, &other, Mv::right_contraction)
     }
@@ -444,6 +451,16 @@ impl PyMultivector {
 
     fn __repr__(&self) -> String {
         self.0.to_string()
+    }
+
+    /// The sum of blades, in notebooks.
+    fn _repr_html_(&self) -> String {
+        sum(&self.0, Markup::Html)
+    }
+
+    /// The sum of blades, in LaTeX.
+    fn _repr_latex_(&self) -> String {
+        format!("${}$", sum(&self.0, Markup::Latex))
     }
 
     /// A precision, as in ``f"{x:.3}"``, applies to each coefficient.

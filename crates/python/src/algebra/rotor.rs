@@ -1,7 +1,9 @@
 //! Rotors and motors.
 
 use super::{
-    PyAlgebra, fail,
+    PyAlgebra,
+    display::{Markup, sum},
+    fail,
     values::{PyMultivector, PyRotor, R},
 };
 use gradewise_core::Rotor;
@@ -46,6 +48,11 @@ impl PyRotor {
     ///     ArgumentError: x is of another algebra.
     fn apply(&self, py: Python<'_>, x: &Bound<'_, PyMultivector>) -> PyResult<PyMultivector> {
         self.0.apply(&x.get().0).map(PyMultivector).map_err(|error| fail(py, error))
+    }
+
+    /// ``r @ x`` is ``r.apply(x)``.
+    fn __matmul__(&self, py: Python<'_>, x: &Bound<'_, PyMultivector>) -> PyResult<PyMultivector> {
+        self.apply(py, x)
     }
 
     fn __call__(&self, py: Python<'_>, x: &Bound<'_, PyMultivector>) -> PyResult<PyMultivector> {
@@ -123,6 +130,16 @@ impl PyRotor {
 
     fn __repr__(&self) -> String {
         format!("Rotor({})", self.0)
+    }
+
+    /// The multivector, in notebooks.
+    fn _repr_html_(&self) -> String {
+        sum(self.0.as_multivector(), Markup::Html)
+    }
+
+    /// The multivector, in LaTeX.
+    fn _repr_latex_(&self) -> String {
+        format!("${}$", sum(self.0.as_multivector(), Markup::Latex))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {

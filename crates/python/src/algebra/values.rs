@@ -9,8 +9,8 @@ pub type R = Rotor<Algebra, f64>;
 /// A multivector: a sum of blades of an algebra.
 ///
 /// ``x * y`` is the geometric product, ``x ^ y`` the outer, ``x | y`` the inner, ``x & y`` the regressive one, ``x << y`` and ``x >> y``
-/// the contractions, ``~x`` the reverse, ``x / y`` the product with the inverse. Numbers serve as scalars. ``x["e12"]`` is a coefficient,
-/// ``x[2]`` the part of grade 2.
+/// the contractions, ``x @ y`` what the versor x makes of y (:meth:`sandwich`), ``~x`` the reverse, ``x / y`` the product with the inverse.
+/// Numbers serve as scalars, also to ``|``. ``x["e12"]`` is a coefficient, ``x[2]`` the part of grade 2.
 ///
 /// Raises:
 ///     ArgumentError: operands of different algebras; an operation without a result for its operands.
@@ -39,7 +39,7 @@ impl Operand<'_> {
 
 /// A rotor: a rotation, a boost, or in projective algebras a motion (a motor). It acts by R x reverse(R).
 ///
-/// ``r(x)`` and ``r.apply(x)`` move a multivector, ``r * s`` acts as s and then as r, ``~r`` undoes r, ``r ** t`` is a fraction of it.
+/// ``r @ x``, ``r(x)`` and ``r.apply(x)`` move a multivector, ``r * s`` acts as s and then as r, ``~r`` undoes r, ``r ** t`` is a fraction of it.
 ///
 /// Made of a multivector, or by ``Algebra.rotor``, ``Algebra.rotor_between`` and ``Algebra.translator``.
 ///

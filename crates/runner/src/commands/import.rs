@@ -1,9 +1,15 @@
 //! `import`: converts the weights of a published model to a checkpoint.
 
-use crate::{Command, Program, error::Result, options::one_of, output, run::Target};
+use crate::{
+    Command, Program,
+    error::{Error, Result},
+    options::one_of,
+    output,
+    run::Target,
+};
 use clap::Args;
 use gradewise_nn::{
-    checkpoint::{Checkpoint, TensorFile},
+    checkpoint::{Checkpoint, ModelFolder, TensorFile},
     choice::Choice,
 };
 use gradewise_zoo::published::{self, Account, Library, PublishedModel, Settings};
@@ -11,26 +17,28 @@ use std::path::{Path, PathBuf};
 
 /// Make a checkpoint of the weights of a published model.
 ///
-/// The file is the `state_dict` of the PyTorch model, written by `safetensors.torch.save_file` or `save_model`. Names are mapped and axes
-/// are permuted, and no number changes. Every tensor is accounted for: a file that lacks a weight, or has one that the model does not have,
-/// is refused. `export --to` is the inverse.
+/// The file is the `state_dict` of the PyTorch model, written by `safetensors.torch.save_file` or `save_model`, or the folder that
+/// `save_pretrained` of a model of gradewise.torch wrote, which says library, model and arguments itself. Names are mapped and axes are
+/// permuted, and no number changes. Every tensor is accounted for: a file that lacks a weight, or has one that the model does not have, is
+/// refused. `export --to` is the inverse.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gradewise import state_dict.safetensors --from cgenn --out checkpoint.safetensors
   gradewise eval --checkpoint checkpoint.safetensors
   gradewise import layers.safetensors --from flash-clifford --model layer --out layers-here.safetensors
-  gradewise import lgatr.safetensors --from lgatr --model lgatr --out lgatr-here.safetensors attention.num_heads=8")]
+  gradewise import lgatr.safetensors --from lgatr --model lgatr --out lgatr-here.safetensors attention.num_heads=8
+  gradewise import my-tagger/ --out checkpoint.safetensors")]
 pub struct Import {
-    /// The published weights.
+    /// The published weights, or the folder of a model.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The library that the weights come from.
+    /// The library that the weights come from; a folder says it itself.
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>())]
-    pub from: Library,
-    /// The model that the weights belong to.
-    #[arg(long, default_value = "nbody", value_parser = one_of::<PublishedModel>())]
-    pub model: PublishedModel,
+    pub from: Option<Library>,
+    /// The model that the weights belong to [default: nbody, that of a folder its own].
+    #[arg(long, value_parser = one_of::<PublishedModel>())]
+    pub model: Option<PublishedModel>,
     /// The checkpoint to write. An earlier import of the same model is replaced, any other file only with --overwrite.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
@@ -42,17 +50,47 @@ pub struct Import {
     pub settings: Vec<String>,
 }
 
+/// A checkpoint with the account of its tensors, and what it is of.
+type Imported = ((Checkpoint, Account), String);
+
+impl Import {
+    /// The weights of a file.
+    fn weights(&self) -> Result<Imported> {
+        let Some(from) = self.from else {
+            let path = self.file.display();
+            return Err(Error::Usage(format!(
+                "import {path}: a file does not say which library it is of; name it by --from"
+            )));
+        };
+        let model = self.model.unwrap_or(PublishedModel::NBody);
+        let settings = Settings::parse(&self.settings)?;
+        let file = TensorFile::read(&self.file)?;
+        let imported = published::import_with(&file, from, model, &settings)?;
+        Ok((imported, format!("`{}` of {}", model.name(), from.name())))
+    }
+
+    /// The model of a folder.
+    fn folder(&self) -> Result<Imported> {
+        if self.from.is_some() || !self.settings.is_empty() {
+            let path = self.file.display();
+            return Err(Error::Usage(format!(
+                "import {path}: a folder says itself which library it is of, and with which arguments; leave out --from and KEY=VALUE"
+            )));
+        }
+        let folder = ModelFolder::read(&self.file)?;
+        let imported = published::import_folder(&folder, self.model)?;
+        Ok((imported, format!("a {}", folder.config.class)))
+    }
+}
+
 impl Command for Import {
     const NAME: &'static str = "import";
 
     fn run(&self, _: &Program) -> Result<()> {
-        let settings = Settings::parse(&self.settings)?;
-        let file = TensorFile::read(&self.file)?;
-        let (checkpoint, account) = published::import_with(&file, self.from, self.model, &settings)?;
+        let ((checkpoint, account), of) = if self.file.is_dir() { self.folder()? } else { self.weights()? };
         Target::new("--out", &self.out, self.overwrite)
             .require_free(&[&self.file], |path| is_import_of(path, &checkpoint.metadata.model))?;
         checkpoint.write(&self.out)?;
-        let of = format!("`{}` of {}", self.model.name(), self.from.name());
         output::print(&format!("{}: {of}; {}\n", self.out.display(), said(&account)))
     }
 }

@@ -18,9 +18,11 @@
 mod cgenn;
 mod cliffordlayers;
 mod flash;
+mod folder;
 mod settings;
 mod transformers;
 
+pub use folder::{export_folder, import_folder};
 pub use settings::Settings;
 
 use gradewise_nn::{
@@ -321,8 +323,7 @@ pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Accou
         Library::Cgenn => cgenn::of_checkpoint(checkpoint),
         Library::FlashClifford => flash::of_checkpoint(checkpoint),
         Library::CliffordLayers => cliffordlayers::of_checkpoint(checkpoint),
-        Library::Lgatr => transformers::lgatr_of_checkpoint(checkpoint),
-        Library::Gatr => transformers::gatr_of_checkpoint(checkpoint),
+        Library::Lgatr | Library::Gatr => transformers::of_checkpoint(checkpoint, to),
     };
     let layout = layout.map_err(|reason| refused(reason, Vec::new(), Vec::new()))?;
     let averaged = checkpoint.tensors.section("ema").next().is_some();

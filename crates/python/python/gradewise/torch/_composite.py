@@ -65,14 +65,14 @@ class _Node(torch.autograd.Function):
     @staticmethod
     def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], again: bool, *inputs: Tensor) -> Tensor:
         output, history = made.native.forward(inputs, ctx.needs_input_grad[4:], edges, again)
-        ctx.kept = made, ends, history
+        ctx.kept = made, ends, history, edges, [x.data_ptr() for x in inputs]
         # The library has them already; saved, they are checked for changes in place, and there to be differentiated once more.
         ctx.save_for_backward(*inputs, *((output,) if made.reads_output else ()))
         return output
 
     @staticmethod
     def backward(ctx, grad: Tensor):
-        made, ends, history = ctx.kept
+        made, ends, history, edges, places = ctx.kept
         # Asked for in any case: this is what checks them.
         saved = ctx.saved_tensors
         # Batches of gradients, too, are for PyTorch's own nodes.
@@ -84,6 +84,12 @@ class _Node(torch.autograd.Function):
                 return made.second(inputs, grad if output is None else output, grad, needs, ends)
 
             return None, None, None, None, *over_batch(pull, grad)
+        inputs = saved[: len(places)]
+        if any(x.data_ptr() != place for x, place in zip(inputs, places)):
+            # FSDP2 frees the memory of parameters behind the forward pass and fetches them to another place for the backward pass: the
+            # history reads the first one.
+            history = made.native.forward(inputs, ctx.needs_input_grad[4:], edges)[1]
+            return None, None, None, None, *history.backward(grad, False)
         return None, None, None, None, *history.backward(grad, _keeps_graph())
 
 

@@ -17,6 +17,7 @@ from gradewise._front import Bias
 from gradewise.torch import _functional as ops
 from gradewise.torch._composite import read
 from gradewise.torch._layout import n_paths
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch._space import Space, grade_sizes
 from gradewise.torch._views import LAST
 from gradewise.torch.cgenn.maps import Map, Setting, is_ordinary
@@ -69,7 +70,7 @@ def expansion(signature: tuple[int, int, int]) -> Tensor:
     return torch.tensor([grade for grade, size in enumerate(grade_sizes(signature)) for _ in range(size)])
 
 
-class Layer(FlashMap, nn.Module):
+class Layer(Pretrained, FlashMap, nn.Module):
     """A grade-wise linear map, gates, the weighted geometric product and a normalisation, in one operator.
 
     Args:

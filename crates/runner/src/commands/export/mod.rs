@@ -12,7 +12,7 @@ use crate::{
 };
 use clap::Args;
 use gradewise_nn::{
-    checkpoint::{Checkpoint, TensorFile, replace_file},
+    checkpoint::{Checkpoint, SHARD_BYTES, TensorFile, replace_file},
     choice::Choice,
     train::MetricsLog,
 };
@@ -63,7 +63,8 @@ Examples:
   gradewise export runs/nbody-1
   gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs
   gradewise export runs/nbody-1 runs/nbody-2 --out comparison.html
-  gradewise export runs/nbody-1 --to cgenn --out state_dict.safetensors")]
+  gradewise export runs/nbody-1 --to cgenn --out state_dict.safetensors
+  gradewise export runs/lorentz-1 --to lgatr --pretrained my-tagger")]
 pub struct Export {
     /// The folder of a run, of --seeds or of --curve; with --to, a checkpoint may be named instead.
     #[arg(value_name = "RUN", required = true)]
@@ -75,15 +76,19 @@ pub struct Export {
     #[arg(long)]
     pub html: bool,
     /// Write the weights in the layout of the published model of this library, for its load_state_dict. `import` is the inverse.
-    #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(), requires = "out",
+    #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(),
         conflicts_with_all = ["tensorboard", "html"])]
     pub to: Option<Library>,
+    /// With --to: the folder for these weights, with config.json beside them, which from_pretrained of gradewise.torch reads. The weights of
+    /// an earlier model there are replaced only with --overwrite.
+    #[arg(long, value_name = "FOLDER", requires = "to", conflicts_with = "out")]
+    pub pretrained: Option<PathBuf>,
     /// The file for these weights, or for the page of several runs [default of the page: comparison.html]. An earlier export is replaced,
     /// any other file only with --overwrite.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Replace whatever file --out names.
-    #[arg(long, requires = "out")]
+    #[arg(long)]
     pub overwrite: bool,
 }
 
@@ -92,9 +97,19 @@ impl Command for Export {
 
     fn run(&self, _: &Program) -> Result<()> {
         match (self.to, &self.out, &self.runs[..]) {
+            (None, None, _) if self.overwrite => Err(Error::Usage(
+                "--overwrite is for the file of --out, or the folder of --pretrained".to_owned(),
+            )),
             (Some(library), Some(out), [run]) => {
                 weights(run, library, Target::new("--out", out, self.overwrite), out)
             }
+            (Some(library), None, [run]) => match &self.pretrained {
+                Some(out) => model_folder(run, library, out, self.overwrite),
+                None => Err(Error::Usage(
+                    "--to asks for --out, the file of the weights, or for --pretrained, their folder"
+                        .to_owned(),
+                )),
+            },
             (Some(_), ..) => Err(Error::Usage(
                 "--to takes the weights of one run; name one folder or checkpoint".to_owned(),
             )),
@@ -107,9 +122,27 @@ impl Command for Export {
     }
 }
 
+/// The file of a checkpoint, or of a run's.
+fn checkpoint_of(run: &Path) -> PathBuf {
+    if run.is_dir() { RunFolder::at(run).checkpoint() } else { run.to_owned() }
+}
+
+/// Writes the weights of a checkpoint, or of a run, as the folder of a model.
+fn model_folder(run: &Path, library: Library, out: &Path, overwrite: bool) -> Result<()> {
+    let (folder, account) = published::export_folder(&Checkpoint::read(checkpoint_of(run))?, library)?;
+    if !overwrite && std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Error::Usage(format!(
+            "--pretrained {}: the folder is not empty; name another one, or replace the model in it by --overwrite",
+            out.display()
+        )));
+    }
+    folder.write(out, SHARD_BYTES)?;
+    output::print(&format!("{}: a {}; {}\n", out.display(), folder.config.class, said(&account)))
+}
+
 /// Writes the weights of a checkpoint, or of a run, for another library.
 fn weights(run: &Path, library: Library, target: Target<'_>, out: &Path) -> Result<()> {
-    let path = if run.is_dir() { RunFolder::at(run).checkpoint() } else { run.to_owned() };
+    let path = checkpoint_of(run);
     let (file, account) = published::export(&Checkpoint::read(&path)?, library)?;
     let names = |file: &TensorFile| file.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
     target.require_free(&[&path], |earlier| {

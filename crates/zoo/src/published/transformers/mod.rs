@@ -10,7 +10,7 @@ mod sizes;
 mod slim;
 mod tasks;
 
-pub(super) use tasks::{gatr_of_checkpoint, lgatr_of_checkpoint};
+pub(super) use tasks::{network_of_checkpoint, of_checkpoint};
 
 use super::{Layout, PublishedModel, Settings, Weight};
 use gradewise_core::DType;
@@ -104,6 +104,17 @@ impl Network {
             derived: self.empty().into_iter().map(empty).collect::<Result<_, _>>()?,
             copies: Vec::new(),
         })
+    }
+
+    /// The name of the network alone in checkpoints.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::LGATr(_) => LGATR,
+            Self::Conditional(_) => CONDITIONAL,
+            Self::Slim(_) => SLIM,
+            Self::ConditionalSlim(_) => CONDITIONAL_SLIM,
+            Self::GATr(_) => GATR,
+        }
     }
 
     fn config(&self) -> Result<Value, String> {

@@ -1,11 +1,14 @@
 //! Networks of the program's own tasks, and the checkpoints of all.
 
 use super::{
-    super::Layout, CONDITIONAL, CONDITIONAL_SLIM, GATR, LGATR, Network, SLIM, Settings, gatr, lgatr, slim,
-    written,
+    super::{Layout, Library},
+    CONDITIONAL, CONDITIONAL_SLIM, GATR, LGATR, Network, SLIM, Settings, gatr, lgatr, slim, written,
 };
 use crate::models::{GravityConfig, GravityKind, JetKind, JetTaggerConfig};
-use gradewise_nn::checkpoint::{Checkpoint, TensorFile};
+use gradewise_nn::{
+    checkpoint::{Checkpoint, TensorFile},
+    choice::Choice,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -64,18 +67,35 @@ pub(super) fn lorentz(file: &TensorFile, settings: &Settings) -> Result<Layout, 
     Ok(Layout { config: written(&config)?, ..layout })
 }
 
-/// The layout of a checkpoint, if lgatr has its network.
-pub(in super::super) fn lgatr_of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
-    let (tensors, metadata) = (&checkpoint.tensors, &checkpoint.metadata);
-    let config = &metadata.model_config;
-    match metadata.model.as_str() {
-        LGATR => Network::LGATr(read(config)?).layout(LGATR, tensors, ["", ""]),
-        CONDITIONAL => Network::Conditional(read(config)?).layout(CONDITIONAL, tensors, ["", ""]),
-        SLIM => Network::Slim(read(config)?).layout(SLIM, tensors, ["", ""]),
-        CONDITIONAL_SLIM => {
-            Network::ConditionalSlim(read(config)?).layout(CONDITIONAL_SLIM, tensors, ["", ""])
-        }
-        LORENTZ => {
+/// The layout of a checkpoint, if the library has its network.
+pub(in super::super) fn of_checkpoint(checkpoint: &Checkpoint, library: Library) -> Result<Layout, String> {
+    let (network, model, prefixes) = found(checkpoint, library)?;
+    network.layout(model, &checkpoint.tensors, prefixes)
+}
+
+/// The name and the settings of a checkpoint's network, if the library has it: of a task's network those of the network itself.
+pub(in super::super) fn network_of_checkpoint(
+    checkpoint: &Checkpoint,
+    library: Library,
+) -> Result<(&'static str, Value), String> {
+    let (network, ..) = found(checkpoint, library)?;
+    Ok((network.name(), network.config()?))
+}
+
+/// The network of a checkpoint, the name of its model, and what stands before published names and names in the checkpoint.
+fn found(
+    checkpoint: &Checkpoint,
+    library: Library,
+) -> Result<(Network, &'static str, [&'static str; 2]), String> {
+    let config = &checkpoint.metadata.model_config;
+    let is_gatr = library == Library::Gatr;
+    let bare = |network, model| Ok((network, model, ["", ""]));
+    match checkpoint.metadata.model.as_str() {
+        LGATR if !is_gatr => bare(Network::LGATr(read(config)?), LGATR),
+        CONDITIONAL if !is_gatr => bare(Network::Conditional(read(config)?), CONDITIONAL),
+        SLIM if !is_gatr => bare(Network::Slim(read(config)?), SLIM),
+        CONDITIONAL_SLIM if !is_gatr => bare(Network::ConditionalSlim(read(config)?), CONDITIONAL_SLIM),
+        LORENTZ if !is_gatr => {
             let config: JetTaggerConfig = read(config)?;
             let network = match config.kind {
                 JetKind::LGATr => Network::LGATr(config.lgatr()),
@@ -84,29 +104,28 @@ pub(in super::super) fn lgatr_of_checkpoint(checkpoint: &Checkpoint) -> Result<L
                     return Err("its model.kind is messages, expected lgatr or slim".to_owned());
                 }
             };
-            network.layout(LORENTZ, tensors, ["", NET])
+            Ok((network, LORENTZ, ["", NET]))
         }
-        other => Err(format!(
-            "it is a checkpoint of `{other}`, and lgatr's models here are `{LGATR}`, `{CONDITIONAL}`, `{SLIM}`, `{CONDITIONAL_SLIM}` and `{LORENTZ}`"
-        )),
-    }
-}
-
-/// The layout of a checkpoint, if gatr has its network.
-pub(in super::super) fn gatr_of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
-    let (tensors, metadata) = (&checkpoint.tensors, &checkpoint.metadata);
-    match metadata.model.as_str() {
-        GATR => Network::GATr(read(&metadata.model_config)?).layout(GATR, tensors, ["", ""]),
-        GRAVITY => {
-            let config: GravityConfig = read(&metadata.model_config)?;
+        GATR if is_gatr => bare(Network::GATr(read(config)?), GATR),
+        GRAVITY if is_gatr => {
+            let config: GravityConfig = read(config)?;
             if config.kind != GravityKind::Transformer {
                 return Err(format!("its model.kind is {}, expected transformer", config.kind));
             }
-            Network::GATr(config.gatr()).layout(GRAVITY, tensors, [NET, NET])
+            Ok((Network::GATr(config.gatr()), GRAVITY, [NET, NET]))
         }
-        other => Err(format!(
-            "it is a checkpoint of `{other}`, and gatr's models here are `{GATR}` and `{GRAVITY}`"
-        )),
+        other => {
+            let known: &[&str] = if is_gatr {
+                &[GATR, GRAVITY]
+            } else {
+                &[LGATR, CONDITIONAL, SLIM, CONDITIONAL_SLIM, LORENTZ]
+            };
+            Err(format!(
+                "it is a checkpoint of `{other}`, and {}'s models here are `{}`",
+                library.name(),
+                known.join("`, `")
+            ))
+        }
     }
 }
 

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._layout import n_paths
+from gradewise.torch._pretrained.arguments import Recorded
 from gradewise.torch._space import grade_sizes, space_of, tables
 
 
-class CliffordAlgebra(nn.Module):
+class CliffordAlgebra(Recorded, nn.Module):
     """An algebra by its metric: the sizes that modules ask for, and embeddings of vectors and scalars.
 
     Args:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gradewise._core import squared_norms
 from gradewise._errors import ArgumentError
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch.cgenn.algebra import CliffordAlgebra, _algebra
 from gradewise.torch.cgenn.layers import FullyConnectedSteerableGeometricProductLayer, MVLayerNorm, MVLinear
 from gradewise.torch.cgenn.mlp import _block
@@ -139,7 +140,7 @@ class CGLayer(nn.Module):
         return new_h, new_x
 
 
-class LorentzCGGNN(nn.Module):
+class LorentzCGGNN(Pretrained, nn.Module):
     """The published network that tells jets of top quarks from others, equivariant under the Lorentz group.
 
     The arguments are those of the published code.

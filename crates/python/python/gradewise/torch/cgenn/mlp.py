@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gradewise._errors import at_least_one
 from gradewise.torch import _composite, _messages
 from gradewise.torch._composite import has_hooks, is_eager
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch.cgenn.algebra import CliffordAlgebra
 from gradewise.torch.cgenn.layers import (
     MVLayerNorm,
@@ -151,7 +152,7 @@ def _block(algebra: CliffordAlgebra, in_features: int, out_features: int, normal
     )
 
 
-class CEMLP(NetworkMap, _Own):
+class CEMLP(Pretrained, NetworkMap, _Own):
     """Blocks of a linear map, an activation, a steerable product and a norm.
 
     Args:

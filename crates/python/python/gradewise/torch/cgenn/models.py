@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradewise._errors import ShapeError
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch.cgenn.algebra import CliffordAlgebra
 from gradewise.torch.cgenn.layers import (
     FullyConnectedSteerableGeometricProductLayer,
@@ -17,7 +18,7 @@ from gradewise.torch.cgenn.layers import (
 )
 
 
-class ConvexHullCGMLP(nn.Module):
+class ConvexHullCGMLP(Pretrained, nn.Module):
     """The published network for the volume of the convex hull of points in five dimensions.
 
     Args:
@@ -55,7 +56,7 @@ class ConvexHullCGMLP(nn.Module):
         return _regression(self.predict(batch[0]), batch[1])
 
 
-class O3CGMLP(nn.Module):
+class O3CGMLP(Pretrained, nn.Module):
     """The published network for signed volumes of tetrahedra.
 
     Args:
@@ -95,7 +96,7 @@ class O3CGMLP(nn.Module):
         return _regression(self.predict(batch[0]), batch[1])
 
 
-class O5CGMLP(nn.Module):
+class O5CGMLP(Pretrained, nn.Module):
     """The published network for the O(5)-invariant function of two vectors.
 
     Args:

@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradewise._errors import CheckpointError
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch.cgenn.algebra import CliffordAlgebra
 from gradewise.torch.cgenn.layers import MVLinear
 from gradewise.torch.cgenn.messages import EGCL
 
 
-class NBodyCGGNN(nn.Module):
+class NBodyCGGNN(Pretrained, nn.Module):
     """The published network for charged particles in three dimensions.
 
     Args:

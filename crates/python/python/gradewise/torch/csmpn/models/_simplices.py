@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ShapeError, at_least_one
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch.cgenn.algebra import CliffordAlgebra
 from gradewise.torch.cgenn.layers import MVLinear
 from gradewise.torch.cgenn.mlp import CEMLP
@@ -20,7 +21,7 @@ Field = tuple[Tensor, int]
 """Components ``[simplices, n]`` or ``[simplices, frames, n]`` of which those of vertices are read, and their grade."""
 
 
-class Simplicial(nn.Module):
+class Simplicial(Pretrained, nn.Module):
     """A network on the simplices of graphs. A batch has the attributes of the published ones:
 
     - ``node_types`` ``[simplices]``: the dimension of each simplex, 0 for nodes;

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 from torch import Tensor, nn
 
 from gradewise._errors import ShapeError
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
@@ -18,7 +19,7 @@ from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.nets.reference import construct_reference_multivector
 
 
-class AxialGATr(Layer):
+class AxialGATr(Pretrained, Layer):
     """GATr for items with two axes, such as objects and times: blocks attend along the second axis and along the first by turns.
 
     Args:

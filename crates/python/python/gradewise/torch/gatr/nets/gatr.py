@@ -11,6 +11,7 @@ from warnings import warn
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, reinserted, run
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
@@ -19,7 +20,7 @@ from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.nets.reference import construct_reference_multivector
 
 
-class GATr(Layer):
+class GATr(Pretrained, Layer):
     """GATr (Brehmer, de Haan, Behrends and Cohen 2023, arXiv:2305.18415): a linear map, blocks, and a linear map.
 
     Args:

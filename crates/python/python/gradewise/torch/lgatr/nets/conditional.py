@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from torch import Tensor, nn
 
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
 from gradewise.torch._transformers.options import compile_forward
@@ -18,7 +19,7 @@ from gradewise.torch.lgatr.layers.block import ConditionalLGATrBlock
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 
 
-class ConditionalLGATr(Layer):
+class ConditionalLGATr(Pretrained, Layer):
     """L-GATr whose blocks attend to the items of a condition as well, which another network may have prepared.
 
     Args:

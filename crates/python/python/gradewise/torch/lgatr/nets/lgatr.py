@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from torch import Tensor, nn
 
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, is_own, reinserted, run
 from gradewise.torch._transformers.options import compile_forward
@@ -19,7 +20,7 @@ from gradewise.torch.lgatr.layers.composite import block_of
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 
 
-class LGATr(Layer):
+class LGATr(Pretrained, Layer):
     """L-GATr (Spinner et al. 2024, arXiv:2405.14806; Brehmer et al. 2024, arXiv:2411.00446): a linear map, blocks, and a linear map.
 
     Args:

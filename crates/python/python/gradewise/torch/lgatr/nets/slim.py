@@ -8,6 +8,7 @@ from typing import Any, Optional
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch._transformers.options import compile_forward
 from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.layers.slim import Pair, SlimLinear, check_pair, freeze_unused
@@ -15,7 +16,7 @@ from gradewise.torch.lgatr.layers.slim_attention import ConditionalSlimBlock, Sl
 from gradewise.torch.lgatr.layers.slim_composite import through
 
 
-class LGATrSlim(nn.Module):
+class LGATrSlim(Pretrained, nn.Module):
     """L-GATr-slim (Petitjean et al. 2025, arXiv:2512.17011): a linear map, blocks, and a linear map.
 
     Args:
@@ -105,7 +106,7 @@ class LGATrSlim(nn.Module):
             return v.transpose(-2, -1), s
 
 
-class ConditionalLGATrSlim(nn.Module):
+class ConditionalLGATrSlim(Pretrained, nn.Module):
     """L-GATr-slim whose blocks attend to the items of a condition as well.
 
     Args:

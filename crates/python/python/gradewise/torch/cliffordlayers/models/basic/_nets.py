@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradewise._errors import ShapeError
+from gradewise.torch._pretrained import Pretrained
 
 
-class FieldNet(nn.Module):
+class FieldNet(Pretrained, nn.Module):
     """A network whose blocks see a field with a margin of zeros at the end of each axis of space."""
 
     padding: int

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError, ShapeError
+from gradewise.torch._pretrained import Pretrained
 from gradewise.torch.cliffordlayers.nn.modules.gcan import (
     CliffordG3Conv2d,
     CliffordG3ConvTranspose2d,
@@ -79,7 +80,7 @@ class CliffordG3BasicBlock2d(nn.Module):
         return out + self.shortcut(x)
 
 
-class CliffordG3ResNet2d(nn.Module):
+class CliffordG3ResNet2d(Pretrained, nn.Module):
     """A residual network for fields of vectors, such as a scalar and a velocity in the plane.
 
     Args:
@@ -222,7 +223,7 @@ class CliffordUpsample(nn.Module):
         return self.conv(x)
 
 
-class CliffordG3UNet2d(nn.Module):
+class CliffordG3UNet2d(Pretrained, nn.Module):
     """A U-net for fields of vectors.
 
     Args:
