@@ -1,6 +1,6 @@
 """Parameters spread over processes by FSDP2 (``fully_shard``), of an accelerated model, and one file of its weights at the end.
 
-    torchrun --nproc-per-node 2 fsdp2.py
+torchrun --nproc-per-node 2 fsdp2.py
 """
 
 import argparse

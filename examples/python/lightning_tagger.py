@@ -73,7 +73,9 @@ def fit(folder, epochs, processes=1, batch=32, is_resumed=False):
     )
     model = Tagger()
     # Not shuffled, so that processes see together what one process sees.
-    shares = (DistributedSampler(jets(128, seed), trainer.world_size, trainer.global_rank, shuffle=False) for seed in (1, 2))
+    shares = (
+        DistributedSampler(jets(128, seed), trainer.world_size, trainer.global_rank, shuffle=False) for seed in (1, 2)
+    )
     train, valid = (DataLoader(share.dataset, batch // processes, sampler=share) for share in shares)
     trainer.fit(model, train, valid, ckpt_path=str(Path(folder) / "last.ckpt") if is_resumed else None)
     # In inference mode.

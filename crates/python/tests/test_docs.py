@@ -8,7 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 NAMES = ("python", "export", "transformers", "weights", "paper-to-code")
-PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES] + [ROOT / "README.md", ROOT / "crates" / "python" / "README.md"]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES] + [
+    ROOT / "README.md",
+    ROOT / "crates" / "python" / "README.md",
+]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

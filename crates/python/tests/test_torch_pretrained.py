@@ -204,8 +204,9 @@ BROKEN = {
     "nothing else is imported": lambda folder: changed(folder, **{"class": "os.system"}),
     "is no path": lambda folder: changed(folder, **{"class": "gradewise.torch..x"}),
     "does not take its arguments": lambda folder: changed(folder, arguments={"num_blocks": 1}),
-    "has no weights": lambda folder: (folder / "model-00002-of-00002.safetensors").unlink()
-    or (folder / "model.safetensors.index.json").unlink(),
+    "has no weights": lambda folder: (
+        (folder / "model-00002-of-00002.safetensors").unlink() or (folder / "model.safetensors.index.json").unlink()
+    ),
     "is not there, and model.safetensors.index": lambda f: (f / "model-00002-of-00002.safetensors").unlink(),
     "has both": lambda folder: (folder / "model.safetensors").write_bytes(b""),
     "is damaged": lambda folder: (folder / "model-00002-of-00002.safetensors").write_bytes(b"\0" * 99),

@@ -151,7 +151,9 @@ class Multivectors:
     def _operand(self, other: Any) -> Multivectors:
         if isinstance(other, Multivectors):
             if other.algebra != self.algebra:
-                raise ArgumentError(f"Multivectors: operands of {self.algebra!r} and {other.algebra!r}, expected one algebra")
+                raise ArgumentError(
+                    f"Multivectors: operands of {self.algebra!r} and {other.algebra!r}, expected one algebra"
+                )
             return other
         return self._made(_of(self.algebra, other))
 

@@ -183,7 +183,9 @@ def _attribute(path: Any, others: Sequence[str], where: str) -> Any:
     module, _, name = path.rpartition(".")
     if not (module == _OWN or module.startswith(f"{_OWN}.") or module in others):
         hint = "call from_pretrained of the class itself" if not others else "name a function of torch.nn.functional"
-        raise CheckpointError(f"{where}: {path} is not of {_OWN}, and nothing else is imported because a file says so; {hint}")
+        raise CheckpointError(
+            f"{where}: {path} is not of {_OWN}, and nothing else is imported because a file says so; {hint}"
+        )
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:

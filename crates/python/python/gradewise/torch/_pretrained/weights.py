@@ -138,7 +138,9 @@ def _places(index: Path) -> dict[str, str]:
     for name, file in places.items():
         # Files of other folders are not read because an index says so.
         if not isinstance(file, str) or not _SHARD.fullmatch(file):
-            raise CheckpointError(f"{index} places {name} in {file!r}, expected model-00001-of-00002.safetensors or such")
+            raise CheckpointError(
+                f"{index} places {name} in {file!r}, expected model-00001-of-00002.safetensors or such"
+            )
     return places
 
 
@@ -148,7 +150,9 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         with from_file.safe_open(str(path), "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}
     except (from_file.SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or no safetensors file: {error}; download or copy it again") from error
+        raise CheckpointError(
+            f"{path} is damaged or no safetensors file: {error}; download or copy it again"
+        ) from error
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
