@@ -31,7 +31,7 @@ impl Shape {
         let of = |groups: usize, rows| Self { lanes, groups, rows };
         let mut shapes = match blades {
             ..=8 => vec![of(4, [1, 1]), of(8, [1, 1]), of(8, [2, 2])],
-            ..=16 => vec![of(most / 4, [1, 1]), of(most / 2, [1, 1]), of(most, [1, 1]), of(most, [2, 1])],
+            9..=16 => vec![of(most / 4, [1, 1]), of(most / 2, [1, 1]), of(most, [1, 1]), of(most, [2, 1])],
             // Shared memory decides how many groups there are. Those of one warp go together.
             _ => (1..=8).map(|warps| of(warps * 32 / lanes, [1, 1])).collect(),
         };

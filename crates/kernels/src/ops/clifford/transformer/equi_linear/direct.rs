@@ -3,7 +3,7 @@
 
 use super::{
     Maps, NAME, Operands, Sizes,
-    cuda::{Call, parameters},
+    call::{Call, parameters},
 };
 use crate::{
     Array, Result,

@@ -6,6 +6,7 @@
 //! scalars mix with the first pair alone, the scalar and the blade joined to it: one matrix `[scalars + 2 · out, in scalars + 2 · in]` for
 //! both.
 
+mod call;
 mod cpu;
 mod cuda;
 mod direct;
