@@ -91,7 +91,7 @@ impl Expressivity {
         text += &format!("\n{:47}", "");
         for _ in Rank::ALL {
             text += " ";
-            (1..=self.rounds).for_each(|rounds| text += &format!(" {rounds:<8}"));
+            (1..=self.rounds).for_each(|rounds| text += &format!(" {rounds:^7} "));
         }
         for (test, cells) in rows {
             text += &format!("\n{:22} {:24}", test.name(), test.needs());

@@ -121,13 +121,12 @@ pub unsafe extern "C" fn gradewise_potential_evaluate(
             // SAFETY: the contract of this function.
             let v = unsafe { read_array("cell", cell, 9)? };
             let vectors = [[v[0], v[1], v[2]], [v[3], v[4], v[5]], [v[6], v[7], v[8]]];
-            let repeats = match periodic.is_null() {
-                true => [true; 3],
+            let repeats = if periodic.is_null() {
+                [true; 3]
+            } else {
                 // SAFETY: the contract of this function.
-                false => {
-                    let found = unsafe { read_array("periodic", periodic, 3)? };
-                    [found[0] != 0, found[1] != 0, found[2] != 0]
-                }
+                let found = unsafe { read_array("periodic", periodic, 3)? };
+                [found[0] != 0, found[1] != 0, found[2] != 0]
             };
             Some(Cell { vectors, periodic: repeats })
         };
