@@ -20,15 +20,16 @@ struct HopperAttention {
 /// GENERAL: with dropout or packed sequences. Without, a launch has neither.
 template <class T, int D, bool GENERAL>
 struct AttentionHopper {
-    static constexpr int ROWS = 128, KEYS = 128, STAGES = 2, QUERIES = 2, MULTIPLYING = 256;
+    static constexpr int ROWS = attention_hopper::ROWS, KEYS = attention_hopper::KEYS, STAGES = attention_hopper::STAGES;
+    static constexpr int QUERIES = 2, MULTIPLYING = 128 * attention_hopper::CONSUMERS;
     /// Registers: as in mma/hopper.cuh.
     static constexpr int FEW = 40, MANY = 232;
     static_assert(128 * FEW + MULTIPLYING * MANY <= 384 * 168, "the block has no more registers");
     static_assert(ROWS == KEYS, "tiles have one size");
     using Tile = AttentionTile<T, D, ROWS>;
     static constexpr int TILE = Tile::BYTES;
-    static constexpr int SHARED_BYTES = (QUERIES + 2 * STAGES) * TILE + 1024;
-    static_assert(SHARED_BYTES <= 227 << 10, "fits a block");
+    static constexpr int SHARED_BYTES = attention_hopper::shared(ROWS, KEYS, STAGES, D);
+    static_assert((QUERIES + 2 * STAGES) * TILE + 1024 <= SHARED_BYTES && SHARED_BYTES <= 227 << 10, "fits a block");
     static constexpr int SCORES = KEYS / 2, OUT = D / 2;
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 

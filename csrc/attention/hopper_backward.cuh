@@ -32,11 +32,12 @@ struct HopperAttentionBackward {
 template <class T, int D, bool OF_KEYS, bool GENERAL>
 struct AttentionHopperBackward {
     /// Consumer warpgroups, of 64 rows each: three where their registers allow it.
-    static constexpr int CONSUMERS = !OF_KEYS && D == 64 ? 3 : 2;
+    static constexpr int CONSUMERS = attention_hopper::backward_consumers(OF_KEYS, D);
     /// Whether the operands of the rows stay in registers, which leaves more of shared memory's bandwidth for those of the columns.
     static constexpr bool ROWS_IN_REGISTERS = OF_KEYS == (D == 64);
-    static constexpr int ROWS = 64 * CONSUMERS, COLUMNS = 64, STAGES = 3;
-    static constexpr int MULTIPLYING = 128 * CONSUMERS, THREADS = MULTIPLYING + 128;
+    static constexpr int ROWS = attention_hopper::backward_rows(OF_KEYS, D);
+    static constexpr int COLUMNS = attention_hopper::BACKWARD_COLUMNS, STAGES = attention_hopper::BACKWARD_STAGES;
+    static constexpr int MULTIPLYING = 128 * CONSUMERS, THREADS = attention_hopper::threads(CONSUMERS);
     /// Registers of a producer and of a consumer: as in mma/hopper.cuh.
     static constexpr int FEW = CONSUMERS == 3 ? 32 : 24, MANY = CONSUMERS == 3 ? 160 : 240;
     static_assert(128 * FEW + MULTIPLYING * MANY <= THREADS * (65536 / THREADS / 8 * 8), "the block has no more registers");

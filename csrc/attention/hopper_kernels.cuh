@@ -21,7 +21,7 @@
 #define GW_BACKWARD(T, NAME, D, PASS, ...) \
     GW_PASS(T, NAME, D, PASS, (AttentionHopperBackward<T, D, __VA_ARGS__>::THREADS), HopperAttentionBackward, AttentionHopperBackward<T, D, __VA_ARGS__>)
 #define GW_ATTENTION(T, NAME, D, ENGINE, GENERAL)                                                      \
-    GW_PASS(T, NAME, D, ENGINE##_fwd, 384, HopperAttention, AttentionHopper<T, D, GENERAL>)            \
+    GW_PASS(T, NAME, D, ENGINE##_fwd, attention_hopper::threads(attention_hopper::CONSUMERS), HopperAttention, AttentionHopper<T, D, GENERAL>)            \
     GW_BACKWARD(T, NAME, D, ENGINE##_bwd_q, false, GENERAL)                                            \
     GW_BACKWARD(T, NAME, D, ENGINE##_bwd_kv, true, GENERAL)
 

@@ -6,6 +6,7 @@
 // backward pass has one kernel for the gradient of Q and one for those of K and V, so that every sum has one writer and one order.
 #pragma once
 
+#include "attention/attention_launch.cuh"
 #include "gradewise/math.cuh"
 
 /// Strides in elements between batches, heads and tokens; features are adjacent.

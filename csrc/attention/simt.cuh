@@ -11,12 +11,11 @@ template <class T, int D, int R, bool GENERAL>
 struct AttentionSimt {
     using C = Compute<T>;
     static constexpr int TILE = 16 * R, ROW = D + 1, P_ROW = TILE + 1, OUT = D / 16;
-    /// Elements of shared memory for this number of tiles of rows.
-    static constexpr int shared(int tiles) { return tiles * TILE * ROW + TILE * P_ROW; }
+    static_assert(TILE == attention_simt::rows(R == 1 && sizeof(C) == 4, sizeof(C)), "as launched");
 
     /// Loads TILE rows of a matrix from `first` on; zeros beyond `rows` and `features`. A barrier must follow.
     GW_DEVICE static void fetch(C* tile, const T* source, i64 step, int first, i64 rows, i64 features) {
-        for (int e = threadIdx.x; e < TILE * D; e += 256) {
+        for (int e = threadIdx.x; e < TILE * D; e += attention_simt::THREADS) {
             const int row = e / D, feature = e % D;
             const bool inside = first + row < rows && feature < features;
             tile[row * ROW + feature] = inside ? widen(source[(first + row) * step + feature]) : C(0);

@@ -4,7 +4,7 @@
 #include "attention/simt.cuh"
 
 #define GW_PASS(T, NAME, D, PASS, ...)                                                          \
-    extern "C" __global__ void __launch_bounds__(256, 2) gw_attention_##PASS##_##D##_##NAME( \
+    extern "C" __global__ void __launch_bounds__(attention_simt::THREADS, 2) gw_attention_##PASS##_##D##_##NAME( \
         const __grid_constant__ Attention p, i32 tiles) {                                       \
         begin_kernel();                                                                         \
         __VA_ARGS__(p, tiles);                                                                  \

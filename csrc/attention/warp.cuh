@@ -12,12 +12,12 @@
 template <class T, int D, bool GENERAL>
 struct AttentionWarp {
     using Tiles = AttentionWarpTiles<T, D>;
-    static constexpr int ROWS = 64, ROW = Tiles::ROW;
+    static constexpr int ROWS = attention_warp::ROWS, ROW = Tiles::ROW;
     /// Rows of the tiles that are copied: forward, and backward.
-    static constexpr int KEYS = 64, FEW = 32;
+    static constexpr int KEYS = attention_warp::KEYS, FEW = attention_warp::FEW;
     /// Of queries for the gradients of keys and values; dropout needs registers.
     static constexpr int FEW_QUERIES = GENERAL && D == 128 ? 16 : FEW;
-    static constexpr int FORWARD_BYTES = (ROWS + 4 * KEYS) * ROW * 2, BACKWARD_BYTES = (2 * ROWS + 4 * FEW) * ROW * 2;
+    static constexpr int FORWARD_BYTES = attention_warp::forward(D), BACKWARD_BYTES = attention_warp::backward(D);
     static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 

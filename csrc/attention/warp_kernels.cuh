@@ -12,7 +12,7 @@
 
 /// BLOCKS: how many blocks must fit on a multiprocessor.
 #define GW_PASS(T, NAME, D, PASS, GENERAL, FUNCTION, BLOCKS)                                         \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS) gw_attention_##PASS##_##D##_##NAME(    \
+    extern "C" __global__ void __launch_bounds__(attention_warp::THREADS, BLOCKS) gw_attention_##PASS##_##D##_##NAME(    \
         const __grid_constant__ Attention p, i32 tiles) {                                            \
         begin_kernel();                                                                              \
         GW_RUN((AttentionWarp<T, D, GENERAL>::FUNCTION));                                            \

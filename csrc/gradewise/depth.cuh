@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gradewise/strided.cuh"
+#include "ops/edges_launch.cuh"
 
 /// The elements of a thread: N adjacent columns from `column` on of a row, in `blocks` blocks from `first` on.
 struct Work {
@@ -43,9 +44,9 @@ GW_DEVICE void in_steps(u32 count, const F& f) {
     if constexpr (U > 1) in_steps<U / 2>(count, f);
 }
 
-/// Adjacent elements that a thread of a wide kernel takes, as in crates/kernels/src/ops/edges/cuda.rs: 16 bytes, but at most 4.
+/// Adjacent elements that a thread of a wide kernel takes.
 template <class T>
-constexpr int WIDE_ELEMENTS = sizeof(T) == 8 ? 2 : 4;
+constexpr int WIDE_ELEMENTS = edges::wide(sizeof(T));
 
 /// Blocks of 256 threads per multiprocessor: as many as leave the loads of a step their registers, without spills. Of kernels of wide
 /// accesses, of wide and of narrow sums, of sums that are added to others, and of results that go through shared memory.

@@ -4,6 +4,7 @@
 // all threads of a block must call them, those of rows past the end included.
 #pragma once
 
+#include "gradewise/rows_launch.cuh"
 #include "gradewise/types.cuh"
 
 /// Calls f(row, there) for each row that this thread works on. All threads of the block make the same number of calls, so that f
@@ -113,9 +114,9 @@ struct RowRegisters {
     }
 };
 
-/// Most threads of a block that holds rows. In single precision, the longest rows are a few packs in each of many threads.
+/// Most threads of a block that holds rows.
 template <class T, int K>
-constexpr int HELD_THREADS = sizeof(T) == 4 && K < 8 ? 1024 : 256;
+constexpr int HELD_THREADS = held_rows::threads(sizeof(T), K);
 /// How many such blocks fit on a multiprocessor, so that one computes while others wait for memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 template <class T, int K>

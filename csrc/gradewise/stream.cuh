@@ -7,18 +7,18 @@
 // followed by data of the kernel.
 #pragma once
 
+#include "gradewise/rows_launch.cuh"
 #include "gradewise/types.cuh"
 #include "ptx/async.cuh"
 
 /// Most rows of a block, and most warps that share one.
 constexpr int STREAM_ROWS = 4, STREAM_WARPS = 16;
 
-/// Threads of a block with K packs per thread, and how many such blocks fit on a multiprocessor: 512 threads of 128 registers
-/// either way.
+/// Threads of a block with K packs per thread, and how many such blocks fit on a multiprocessor.
 template <int K>
-constexpr int STREAM_THREADS = K <= 4 ? 128 : 512;
+constexpr int STREAM_THREADS = streamed_rows::threads(K);
 template <int K>
-constexpr int STREAM_BLOCKS = 512 / STREAM_THREADS<K>;
+constexpr int STREAM_BLOCKS = streamed_rows::blocks(K);
 
 /// How elements are stored in words of 32 bits: one of f32, two of 16 bits.
 template <class T>

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "gradewise/types.cuh"
+#include "mma/tiles_launch.cuh"
 #include "mma/units.cuh"
 #include "ptx/tensor_map.cuh"
 #include "ptx/wgmma.cuh"
@@ -69,10 +70,11 @@ struct Hopper : Units<P, 128 * BLOCKS_, BN_, CLUSTER> {
     static constexpr int STAGE_COUNT = STAGES, RING_BYTES = STAGES * STAGE;
     /// Boxes of a warpgroup for results on their way out, used in turn.
     static constexpr int BOXES = 2, BOX_BYTES = 8 << 10, OUT_BYTES = BOXES * BOX_BYTES;
-    static constexpr int BARRIER_BYTES = 1024;
-    static constexpr int SHARED_BYTES = RING_BYTES + 2 * OUT_BYTES + BARRIER_BYTES;
+    static constexpr int BARRIER_BYTES = hopper_tile::BARRIERS;
+    static constexpr int SHARED_BYTES = hopper_tile::shared(BM, BN, STAGES, S_TILES);
+    static_assert(SHARED_BYTES == RING_BYTES + 2 * OUT_BYTES + BARRIER_BYTES && SHARED_BYTES <= 227 << 10, "fits a block");
     /// Threads of the two consumer warpgroups; the third warpgroup is the producer's.
-    static constexpr int MULTIPLYING = 256, THREADS = 384;
+    static constexpr int MULTIPLYING = 256, THREADS = hopper_tile::THREADS;
     /// Registers per thread: at launch, then of the producer's and of the consumers' warpgroups. Asking for more than the block has
     /// would wait forever.
     static constexpr bool ASSISTED = sizeof(T) == 4 && BLOCKS == 1;

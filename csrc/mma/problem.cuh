@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gradewise/types.cuh"
+#include "mma/tiles_launch.cuh"
 
 /// C[z] = alpha·Σ_segments A[a]·B[b] (+ bias) (+ what C held), with C[z] m×n, each A m×k, each B k×n.
 ///

@@ -10,6 +10,7 @@
 template <class T, int BM, int BN, int BK, int TM, int TN, bool TA, bool TB, class C = Compute<T>>
 struct Simt {
     static constexpr int THREADS = (BM / TM) * (BN / TN);
+    static_assert(THREADS == simt_tile::THREADS, "as launched");
     static constexpr int PER_A = BM * BK / THREADS, PER_B = BN * BK / THREADS;
     static constexpr int PROMOTE = 256 / BK;
     static_assert(BM * BK % THREADS == 0 && BN * BK % THREADS == 0, "every thread loads as many elements");

@@ -9,7 +9,7 @@ template <class T, int BM, int BN, int WARPS_M, int WARPS_N, int STAGES, bool TA
 struct Warp {
     static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
     /// Depth of a step: 64 bytes along k.
-    static constexpr int BK = 64 / sizeof(T);
+    static constexpr int BK = warp_tile::terms(sizeof(T));
     static constexpr int WIDE = 16 / sizeof(T);
     static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
     static constexpr int TILES_M = WM / 16, TILES_N = WN / 8;
@@ -19,11 +19,12 @@ struct Warp {
 
     // Rows of a tile in shared memory are padded by 16 bytes along k and by 8 elements across it, so that the eight rows
     // that a fragment reads start in different banks.
-    static constexpr int ACROSS = 8;
+    static constexpr int ACROSS = warp_tile::PAD_ACROSS;
     static constexpr int A_ROWS = TA ? BK : BM, A_ROW = TA ? BM + ACROSS : BK + WIDE;
     static constexpr int B_ROWS = TB ? BN : BK, B_ROW = TB ? BK + WIDE : BN + ACROSS;
     static constexpr int STAGE = A_ROWS * A_ROW + B_ROWS * B_ROW;
-    static constexpr int SHARED_BYTES = STAGES * STAGE * static_cast<int>(sizeof(T));
+    static constexpr int SHARED_BYTES = warp_tile::shared(BM, BN, TA, TB, sizeof(T));
+    static_assert(SHARED_BYTES == STAGES * STAGE * static_cast<int>(sizeof(T)) && THREADS == warp_tile::THREADS, "as launched");
     static_assert(A_ROW * sizeof(T) % 16 == 0 && B_ROW * sizeof(T) % 16 == 0, "16-byte copies");
 
     /// Copies tiles of ROWS×COLUMNS elements of a matrix, step by step along k, which is the tiles' inner axis if K_INNER and their

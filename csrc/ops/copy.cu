@@ -1,6 +1,7 @@
 // Copies from one strided view to another. Elements are words of 2 to 16 bytes of any meaning: the host joins adjacent elements to
 // the longest words that fit both views.
 #include "gradewise/strided.cuh"
+#include "ops/copy_launch.cuh"
 
 namespace {
 
@@ -38,12 +39,9 @@ struct Part {
     i64 start, count;
 };
 
-/// The most parts that the kernel of many joins: with them its parameters take 3,616 of the 4,096 bytes that every driver passes.
-constexpr int MANY_PARTS = 16;
-
 template <class Word>
 struct Parts {
-    Part<Word> at[MANY_PARTS];
+    Part<Word> at[copies::MOST_JOINED];
 };
 
 /// Joins parts along columns; columns of no part become zeros. Parts are few enough to compare each with every position in turn.

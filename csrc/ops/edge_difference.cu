@@ -108,14 +108,14 @@ GW_DEVICE void difference(const Graph<T, A>& graph, T* out, i64 units, const Div
     }
 }
 
-/// The same for rows of `pitch` elements that begin anywhere: a block of 256 threads takes `rows` adjacent edges, a thread 4 columns
+/// The same for rows of `pitch` elements that begin anywhere: a block of 256 threads takes `rows` adjacent edges, a thread COLUMNS columns
 /// of one of them; the results meet in shared memory, so that 16-byte accesses write whole lines. There are `tiles` times `rows` edges
-/// in a block of the outer axis, the last ones missing; `rows` edges begin at multiples of 16 bytes and have at most 1024 elements.
+/// in a block of the outer axis, the last ones missing; `rows` edges begin at multiples of 16 bytes and have at most STAGED elements.
 template <class T, class A>
 GW_DEVICE void difference_rows(const Graph<T, A>& graph, T* out, i64 units, const Divisor& tiles, const Divisor& packs, u32 outer,
                                u32 depth, u32 rows, u32 edges, u32 pitch, i64 spacing) {
-    constexpr u32 N = 4, V = 16 / sizeof(T), STEP = 2;
-    __shared__ __align__(16) T staged[STEP][1024];
+    constexpr u32 N = edges::COLUMNS, V = 16 / sizeof(T), STEP = 2;
+    __shared__ __align__(16) T staged[STEP][edges::STAGED];
     const u32 row = static_cast<u32>(static_cast<i64>(threadIdx.x) / packs);
     const u32 column = (threadIdx.x - row * static_cast<u32>(packs.size)) * N, cell = row * pitch + column;
 #pragma unroll 1

@@ -8,10 +8,10 @@
 
 namespace {
 
-/// Adjacent elements of means that a thread of a wide kernel takes, as in crates/kernels/src/ops/edges/cuda.rs. Fewer than WIDE_ELEMENTS in
-/// f32: sums in double precision take twice as many registers.
+/// Adjacent elements of means that a thread of a wide kernel takes.
 template <class T>
-constexpr int WIDE_MEAN_ELEMENTS = sizeof(T) == 2 ? 4 : 2;
+constexpr int WIDE_MEAN_ELEMENTS = edges::wide_of_means(sizeof(T));
+using edges::LONG_EDGES, edges::LONG_RESULTS, edges::NODES;
 
 /// An array [outer, nodes, features] whose rows are `pitch` elements apart.
 template <class T>
@@ -74,7 +74,7 @@ GW_DEVICE void inflow(const T* x, const Segments (&ends)[2], T* out, i64 units, 
 template <class T>
 GW_DEVICE void inflow_long(const T* x, const Segments (&ends)[2], T* out, i64 outer, i64 nodes, i64 features, i64 edges,
                            i64 pitch) {
-    __shared__ double sums[8][32];
+    __shared__ double sums[LONG_EDGES][LONG_RESULTS];
     const i64 tiles = (features + 31) / 32;
     for (i64 unit = blockIdx.x; unit < outer * nodes * tiles; unit += gridDim.x) {
         const i64 row = unit / tiles, block = row / nodes;
@@ -111,11 +111,11 @@ GW_DEVICE void join_mean(const T* h, const T* x, const Segments& ends, T* out, i
         const i64 line = at / tile, group = line / tiles;
         u32 first, blocks, unit = static_cast<u32>(at - line * tile.size);
         group_of(static_cast<u32>(group), outer, depth, first, blocks);
-        const bool of_nodes = unit < 32 * static_cast<u32>(h_packs.size);
+        const bool of_nodes = unit < NODES * static_cast<u32>(h_packs.size);
         const Divisor& packs = of_nodes ? h_packs : x_packs;
-        if (!of_nodes) unit -= 32 * static_cast<u32>(h_packs.size);
+        if (!of_nodes) unit -= NODES * static_cast<u32>(h_packs.size);
         const u32 row = static_cast<u32>(static_cast<i64>(unit) / packs);
-        const u32 node = static_cast<u32>(line - group * tiles.size) * 32 + row;
+        const u32 node = static_cast<u32>(line - group * tiles.size) * NODES + row;
         const u32 column = (unit - row * static_cast<u32>(packs.size)) * N;
         if (node >= nodes) continue;
         T* target = out + first * spacing + node * static_cast<u64>(features + pitch) + column;
@@ -154,7 +154,7 @@ GW_DEVICE void join_mean(const T* h, const T* x, const Segments& ends, T* out, i
 template <class T>
 GW_DEVICE void join_mean_long(const T* h, const T* x, const Segments& ends, T* out, i64 outer, i64 nodes, i64 width,
                               i64 features, i64 edges) {
-    __shared__ double sums[8][32];
+    __shared__ double sums[LONG_EDGES][LONG_RESULTS];
     const i64 tiles = (width + 31) / 32, pitch = width - features;
     for (i64 unit = blockIdx.x; unit < outer * nodes * tiles; unit += gridDim.x) {
         const i64 row = unit / tiles, block = row / nodes;

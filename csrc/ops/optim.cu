@@ -7,6 +7,7 @@
 //
 // Results are stored through `flushed`: weights and moments hold no subnormal numbers, as on the CPU.
 #include "gradewise/math.cuh"
+#include "ops/optim_launch.cuh"
 
 /// One parameter: up to four arrays of `count` elements, and the first block that works on it.
 struct Item {
@@ -15,16 +16,14 @@ struct Item {
     u32 first_block, pad;
 };
 
-/// Most parameters of a launch: as many as fit into the parameter space of a kernel (32,764 bytes).
-constexpr int MOST = 640;
 struct Items {
-    Item item[MOST];
+    Item item[optim::MOST];
     i32 count, pad;
 };
 
 static_assert(sizeof(Item) == 48 && sizeof(Items) <= 32000, "as the launcher lays them out, within the parameter space");
 
-constexpr int PER_BLOCK = 4096;
+using optim::PARTS, optim::PER_BLOCK;
 
 /// The parameter of this block: the last whose first block is not after it.
 GW_DEVICE const Item& own_item(const Items& items) {
@@ -120,11 +119,11 @@ GW_DEVICE void ema(const Items& items, const double* constants, const double* co
     for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(flushed(keep * widen(average[i]) + take * widen(p[i]))); });
 }
 
-/// What `join` makes of the values of a block of 256 threads, in a fixed order; thread 0 receives it. Contains barriers: all threads must
+/// What `join` makes of the values of a block of optim::THREADS threads, in a fixed order; thread 0 receives it. Contains barriers: all threads must
 /// call it.
 template <class F>
 GW_DEVICE double block_join(double value, F join) {
-    __shared__ double values[256];
+    __shared__ double values[optim::THREADS];
     __syncthreads();  // They may still be read from the last call.
     values[threadIdx.x] = value;
     __syncthreads();
@@ -142,9 +141,6 @@ GW_DEVICE double block_sum(double value) {
 GW_DEVICE double block_largest(double value) {
     return block_join(value, [](double a, double b) { return a < b ? b : a; });
 }
-
-/// Partial results of a block of `squares`.
-constexpr int PARTS = 3;
 
 /// Arrays: gradient. partial[PARTS·block] = Σ g² over the block's elements, then how many are zero, then the largest |g| of those that are
 /// numbers.
@@ -205,27 +201,27 @@ GW_DEVICE void decide(const T* loss, const double* partial, const u32* starts, i
 }
 
 #define GW_KERNELS(T, NAME)                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+    extern "C" __global__ void __launch_bounds__(optim::THREADS, 2)                                                     \
         gw_adam_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {           \
         begin_kernel();                                                                                                 \
         adam<T>(items, constants, control);                                                                             \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+    extern "C" __global__ void __launch_bounds__(optim::THREADS, 2)                                                     \
         gw_sgd_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {            \
         begin_kernel();                                                                                                 \
         sgd<T>(items, constants, control);                                                                              \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+    extern "C" __global__ void __launch_bounds__(optim::THREADS, 2)                                                     \
         gw_ema_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {            \
         begin_kernel();                                                                                                 \
         ema<T>(items, constants, control);                                                                              \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+    extern "C" __global__ void __launch_bounds__(optim::THREADS, 2)                                                     \
         gw_squares_##NAME(const __grid_constant__ Items items, double* partial) {                                       \
         begin_kernel();                                                                                                 \
         squares<T>(items, partial);                                                                                     \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+    extern "C" __global__ void __launch_bounds__(optim::THREADS, 2)                                                     \
         gw_decide_##NAME(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit,          \
                          const double* unscale, double* report, double* control) {                                      \
         begin_kernel();                                                                                                 \

@@ -2,10 +2,11 @@
 // stable, so the result does not depend on the order of the work.
 #include "gradewise/debug.cuh"
 #include "gradewise/group.cuh"
+#include "ops/order_launch.cuh"
 
 namespace {
 
-constexpr int TILE = 1024, SORTERS = TILE / 2;
+using order::SORTERS, order::TILE;
 /// No position; sorts last.
 constexpr u32 NONE = 0xffffffffu;
 
@@ -130,7 +131,7 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
 }  // namespace
 
 #define GW_KERNELS(T, NAME)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(512)                                                                    \
+    extern "C" __global__ void __launch_bounds__(SORTERS)                                                                \
         gw_sort_tiles_##NAME(const T* x, T* values, u32* positions, i64 rows, i64 size, i64 keep, i32 descending) {      \
         begin_kernel();                                                                                                  \
         sort_tiles(x, values, positions, rows, size, keep, descending != 0);                                             \

@@ -1,16 +1,16 @@
 // The second stage of sums over rows: partial sums are added in a fixed order, in double precision.
 #include "gradewise/types.cuh"
+#include "ops/partials_launch.cuh"
 
-/// Threads that share the chunks of one result.
-constexpr int LANES = 8;
+using partials::LANES, partials::RESULTS;
 /// Chunks whose loads are in flight at a time: two rounds of these suffice for one chunk from each of 132 multiprocessors.
 constexpr int AT_ONCE = 9;
 
-/// out[i] = scale·Σ_chunks partial[chunk, i]. Blocks of 32 results by LANES.
+/// out[i] = scale·Σ_chunks partial[chunk, i]. Blocks of RESULTS results by LANES.
 template <class T>
 GW_DEVICE void sum_partials(const Compute<T>* partial, T* out, i64 chunks, i64 count, double scale) {
-    __shared__ double sums[LANES][32];
-    for (i64 base = static_cast<i64>(blockIdx.x) * 32; base < count; base += static_cast<i64>(gridDim.x) * 32) {
+    __shared__ double sums[LANES][RESULTS];
+    for (i64 base = static_cast<i64>(blockIdx.x) * RESULTS; base < count; base += static_cast<i64>(gridDim.x) * RESULTS) {
         const i64 i = base + threadIdx.x;
         double sum = 0;
         for (i64 first = threadIdx.y; i < count && first < chunks; first += LANES * AT_ONCE) {
@@ -34,7 +34,7 @@ GW_DEVICE void sum_partials(const Compute<T>* partial, T* out, i64 chunks, i64 c
 }
 
 #define GW_KERNELS(T, NAME)                                                                               \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                                  \
+    extern "C" __global__ void __launch_bounds__(RESULTS * LANES, 4)                                      \
         gw_sum_partials_##NAME(const Compute<T>* partial, T* out, i64 chunks, i64 count, double scale) {  \
         begin_kernel();                                                                                   \
         sum_partials<T>(partial, out, chunks, count, scale);                                              \

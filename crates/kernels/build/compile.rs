@@ -187,6 +187,11 @@ fn one(sources: &Sources, toolkit: &Toolkit, options: &Options, name: &str, path
     if usage.is_empty() {
         return Err(format!("csrc/{path} has no kernel (an `extern \"C\" __global__` function)"));
     }
+    if let Some(Usage { kernel, .. }) = usage.iter().find(|usage| usage.threads == 0) {
+        return Err(format!(
+            "csrc/{path}: {kernel} does not say how many threads its blocks have; give it __launch_bounds__"
+        ));
+    }
     if let (Some(spills), false) = (report::spills(&usage), options.allow_spills) {
         return Err(format!("csrc/{path}: {spills}"));
     }
@@ -200,14 +205,30 @@ fn compile(
     path: &str,
     out: &Path,
 ) -> Result<Vec<u8>> {
+    // The portable code, of which a fat binary has compressed one, says how many threads blocks have.
+    let kept = out.with_extension("kept");
+    let io = |error| format!("cannot use {}: {error}", kept.display());
+    fs::create_dir_all(&kept).map_err(io)?;
     let mut command = Command::new(&toolkit.nvcc);
-    command.args(flags).arg("-I").arg(&sources.root).arg("-o").arg(out).arg(sources.root.join(path));
-    let output =
-        command.output().map_err(|error| format!("cannot run {}: {error}", toolkit.nvcc.display()))?;
-    if output.status.success() {
-        return Ok([output.stdout, output.stderr].concat());
-    }
+    command.args(flags).arg("--keep").arg("--keep-dir").arg(&kept);
+    command.arg("-I").arg(&sources.root).arg("-o").arg(out).arg(sources.root.join(path));
+    let output = command.output();
+    let bounds = fs::read_dir(&kept).and_then(|entries| {
+        let mut bounds = String::new();
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "ptx") {
+                bounds += &report::bounds(&fs::read_to_string(path)?);
+            }
+        }
+        Ok(bounds)
+    });
+    fs::remove_dir_all(&kept).map_err(io)?;
+    let output = output.map_err(|error| format!("cannot run {}: {error}", toolkit.nvcc.display()))?;
     let messages = [output.stdout, output.stderr].concat();
+    if output.status.success() {
+        return Ok([messages, bounds.map_err(io)?.into_bytes()].concat());
+    }
     // What ptxas says about kernels that compiled hides the error.
     let messages: Vec<String> = String::from_utf8_lossy(&messages)
         .lines()

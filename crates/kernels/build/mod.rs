@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod compile;
 pub mod images;
+pub mod launch_headers;
 pub mod launch_table;
 pub mod report;
 pub mod sources;
@@ -28,8 +29,8 @@ fn required(name: &str) -> Result<PathBuf> {
     env::var_os(name).map(PathBuf::from).ok_or_else(|| format!("{name} is not set; build with cargo"))
 }
 
-/// Writes `images.rs`: with the feature `cuda` the machine code of every kernel, always the headers for NVRTC; and `launches.rs`, how kernels
-/// are launched.
+/// Writes `images.rs`: with the feature `cuda` the machine code of every kernel, always the headers for NVRTC; `launches.rs`, how kernels are
+/// launched; and `csrc.rs`, what launchers and kernels agree on.
 pub fn run() -> Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
@@ -65,6 +66,7 @@ pub fn run() -> Result<()> {
     let report = kernels.as_ref().map(compile::Kernels::report).unwrap_or_default();
     write(&out.join("kernels.txt"), &report)?;
     write(&out.join("launches.rs"), &launch_table::generate(&launches))?;
+    write(&out.join("csrc.rs"), &launch_headers::generate(&sources)?)?;
     write(&out.join("images.rs"), &images::generate(kernels.as_ref(), &sources, &out, debug)?)
 }
 

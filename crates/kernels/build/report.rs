@@ -1,4 +1,4 @@
-//! What ptxas says about the resources of each kernel (`-Xptxas -v`).
+//! What ptxas says about the resources of each kernel (`-Xptxas -v`), and the threads of its blocks, which the portable code has.
 
 /// One kernel compiled for one architecture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,6 +7,8 @@ pub struct Usage {
     pub kernel: String,
     /// The architecture, such as `90a`.
     pub target: String,
+    /// Most threads of a block: what `__launch_bounds__` says, or 0 without.
+    pub threads: u32,
     /// Registers per thread.
     pub registers: u32,
     /// Statically allocated shared memory in bytes per block.
@@ -17,7 +19,26 @@ pub struct Usage {
     pub spills: u32,
 }
 
-/// Reads ptxas' messages.
+/// Lines for [`parse`]: the threads of each kernel of a file of portable code.
+pub fn bounds(ptx: &str) -> String {
+    let mut kernel = None;
+    let mut lines = String::new();
+    for line in ptx.lines() {
+        if let Some((_, name)) = line.split_once(".entry ") {
+            kernel = name.split(|character: char| !(character.is_alphanumeric() || character == '_')).next();
+        } else if let Some(sizes) = line.strip_prefix(".maxntid ")
+            && let Some(kernel) = kernel.take()
+        {
+            let threads: u32 = sizes.split(',').filter_map(|size| size.trim().parse::<u32>().ok()).product();
+            lines += &format!("{BOUNDS}{kernel}: {threads}\n");
+        }
+    }
+    lines
+}
+
+const BOUNDS: &str = "threads of a block of ";
+
+/// Reads ptxas' messages, and [`bounds`] after them.
 pub fn parse(messages: &str) -> Vec<Usage> {
     let mut kernels: Vec<Usage> = Vec::new();
     for line in messages.lines() {
@@ -27,6 +48,12 @@ pub fn parse(messages: &str) -> Vec<Usage> {
             let target = target.strip_prefix("sm_").unwrap_or(target);
             let [kernel, target] = [kernel, target].map(str::to_owned);
             kernels.push(Usage { kernel, target, ..Usage::default() });
+        } else if let Some((kernel, threads)) =
+            line.strip_prefix(BOUNDS).and_then(|rest| rest.split_once(": "))
+        {
+            for usage in kernels.iter_mut().filter(|usage| usage.kernel == kernel) {
+                usage.threads = threads.parse().unwrap_or(0);
+            }
         } else if let Some(usage) = kernels.last_mut() {
             let before = |unit: &str| number_before(line, unit);
             usage.stack += before(" bytes stack frame").unwrap_or(0);
@@ -66,11 +93,13 @@ pub fn spills(kernels: &[Usage]) -> Option<String> {
 /// A table of all kernels.
 pub fn table(kernels: &[Usage]) -> String {
     let mut lines = vec![format!(
-        "{:<48} {:>6} {:>9} {:>8} {:>6} {:>7}",
-        "kernel", "target", "registers", "shared", "stack", "spills"
+        "{:<48} {:>6} {:>7} {:>9} {:>8} {:>6} {:>7}",
+        "kernel", "target", "threads", "registers", "shared", "stack", "spills"
     )];
-    lines.extend(kernels.iter().map(|Usage { kernel, target, registers, shared, stack, spills }| {
-        format!("{kernel:<48} {target:>6} {registers:>9} {shared:>8} {stack:>6} {spills:>7}")
-    }));
+    lines.extend(kernels.iter().map(
+        |Usage { kernel, target, threads, registers, shared, stack, spills }| {
+            format!("{kernel:<48} {target:>6} {threads:>7} {registers:>9} {shared:>8} {stack:>6} {spills:>7}")
+        },
+    ));
     lines.join("\n") + "\n"
 }

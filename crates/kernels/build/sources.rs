@@ -67,6 +67,11 @@ impl Sources {
         self.files.keys().filter(|path| path.ends_with(".cuh")).map(String::as_str)
     }
 
+    /// The text of a file.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
     /// Adds a file and all that it includes to a digest.
     ///
     /// # Errors

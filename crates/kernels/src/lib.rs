@@ -48,7 +48,7 @@
 
 // The order of modules: each uses those on lines above it; the test `modules` of the workspace looks.
 //
-// error
+// csrc, error
 // runtime
 // cpu
 // array
@@ -58,6 +58,8 @@
 mod array;
 mod collectives;
 mod cpu;
+#[allow(dead_code, unused_parens, clippy::manual_div_ceil, reason = "translated; kernels alone use some")]
+mod csrc;
 pub mod custom;
 mod error;
 pub mod ops;
@@ -68,7 +70,7 @@ pub use collectives::{Collectives, InFlight};
 pub use cpu::element::Element;
 pub use error::{Error, Result};
 pub use gradewise_core::{DType, Shape};
-pub use ops::{Summary, Validation, shared_bytes_of_kernel, threads_of_kernel};
+pub use ops::{Summary, Validation, shared_bytes_of_kernel};
 pub use runtime::{
     BuildInfo, CapturedGraph, Code, Compute, CudaDevice, Device, DeviceName, Fault, Fusion, Holder,
     MemoryReport, Options, Products, Resources, Target, build_info, code_remedy, debug, external, memory,

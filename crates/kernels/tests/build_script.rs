@@ -6,7 +6,7 @@ mod build;
 
 use build::{
     cache::{self, Digest},
-    compile, images,
+    compile, images, launch_headers,
     launch_table::{self, Launch},
     report::{self, Usage},
     sources::Sources,
@@ -111,6 +111,7 @@ ptxas info    : Function properties for gw_a_f32
 ptxas info    : Function properties for __internal_helper
     8 bytes stack frame, 0 bytes spill stores, 4 bytes spill loads
 ptxas info    : Used 255 registers, used 0 barriers, 96 bytes cumulative stack size
+threads of a block of gw_a_f32: 256
 ";
 
 #[test]
@@ -119,6 +120,7 @@ fn the_report_tells_kernels_with_spills_by_name() {
     let usage = |target: &str, registers, shared, stack, spills| Usage {
         kernel: "gw_a_f32".to_owned(),
         target: target.to_owned(),
+        threads: 256,
         registers,
         shared,
         stack,
@@ -132,8 +134,121 @@ fn the_report_tells_kernels_with_spills_by_name() {
     let table = report::table(&kernels);
     assert_eq!(table.lines().count(), 3);
     assert!(
-        table.lines().nth(2).unwrap().split_whitespace().eq(["gw_a_f32", "90a", "255", "0", "104", "204"])
+        table
+            .lines()
+            .nth(2)
+            .unwrap()
+            .split_whitespace()
+            .eq(["gw_a_f32", "90a", "256", "255", "0", "104", "204"])
     );
+}
+
+#[test]
+fn portable_code_says_how_many_threads_a_block_has() {
+    let ptx = ".visible .entry gw_a_f32(\n\t.param .u64 gw_a_f32_param_0\n)\n.maxntid 64, 2, 1\n.minnctapersm 4\n{\n}\n\
+               .visible .entry gw_b_f32()\n{\n}\n.visible .entry gw_c_f32(\n)\n.maxntid 32\n{\n}\n";
+    assert_eq!(
+        report::bounds(ptx),
+        "threads of a block of gw_a_f32: 128\nthreads of a block of gw_c_f32: 32\n"
+    );
+    let kernels = report::parse(&MESSAGES.replace("gw_a_f32: 256", "gw_b_f32: 256"));
+    assert!(kernels.iter().all(|usage| usage.threads == 0), "of another kernel");
+}
+
+#[test]
+fn headers_of_launches_become_modules() {
+    let header = "// A comment.\n#pragma once\n#include \"x.cuh\"\n\nnamespace tile {\n/// Rows, and twice as many.\nconstexpr int ROWS = 16, \
+                  TWICE = 2 * ROWS;  // Not documented.\nGW_HOST_DEVICE constexpr int pitch(int a) { return (a + 3) / 4 | 1; }\n\
+                  GW_HOST_DEVICE constexpr int most(int a,\n    int b) {\n    return a < b ? b : a == 0 && b == 0 ? 1 << 4 : a;\n}\n}  \
+                  // namespace tile\nnamespace other {\nconstexpr int ROWS = tile::pitch(tile::ROWS) % 7;\n}\n";
+    let expected = "pub(crate) mod tile {\n/// Rows, and twice as many.\npub(crate) const ROWS: usize = 16;\n\
+                    /// Rows, and twice as many.\npub(crate) const TWICE: usize = (2 * ROWS);\n\
+                    pub(crate) const fn pitch(a: usize) -> usize {\n(((a + 3) / 4) | 1)\n}\n\
+                    pub(crate) const fn most(a: usize, b: usize) -> usize {\n\
+                    (if (a < b) { b } else { (if ((a == 0) && (b == 0)) { (1 << 4) } else { a }) })\n}\n}\n\
+                    pub(crate) mod other {\npub(crate) const ROWS: usize = (super::tile::pitch(super::tile::ROWS) % 7);\n}\n";
+    assert_eq!(launch_headers::translate(header).unwrap(), expected);
+}
+
+#[test]
+fn what_a_header_of_launches_may_not_have_is_named_with_its_line() {
+    for (nonsense, line) in [
+        ("namespace a {\nconstexpr float X = 1;\n}", "line 2: `float`"),
+        ("namespace a {\nconstexpr int X = 1.5;\n}", "line 2: `.`"),
+        ("namespace a {\nconstexpr int X = 0x10;\n}", "line 2: `0x10`"),
+        ("namespace a {\ntemplate <class T>\n}", "line 2: `template`"),
+        ("namespace a {\nconstexpr int x(int y) { return y; }\n}", "line 2: `(`"),
+        ("namespace a {\nGW_HOST_DEVICE constexpr int x(int y) { y += 1; return y; }\n}", "line 2: `y`"),
+        ("namespace a {", "line 1: ``"),
+        ("constexpr int X = 1;", "line 1: `constexpr`"),
+    ] {
+        let error = launch_headers::translate(nonsense).unwrap_err();
+        assert!(error.starts_with(line) && error.contains("host_device.cuh"), "{nonsense}: {error}");
+    }
+}
+
+/// The C++ compiler and the translation say the same numbers, of all headers there are.
+#[test]
+fn headers_of_launches_say_in_cpp_what_they_say_in_rust() {
+    let csrc = gradewise_testing::manifest_dir!().join("csrc");
+    let sources = Sources::read(&csrc).unwrap();
+    let headers: Vec<&str> = sources.headers().filter(|path| path.ends_with("_launch.cuh")).collect();
+    assert!(headers.len() >= 14, "{headers:?}");
+    let mut program = "#include <cstdio>\n".to_owned();
+    let mut checks = String::new();
+    let mut main = String::new();
+    for (index, header) in headers.iter().enumerate() {
+        program += &format!("#include \"{header}\"\n");
+        let mut namespace = "";
+        for line in sources.text(header).unwrap().lines() {
+            let line = line.trim();
+            if let Some(name) = line.strip_prefix("namespace ") {
+                namespace = name.trim_end_matches(" {");
+            } else if let Some(constants) = line.strip_prefix("constexpr int ") {
+                for constant in constants.split(';').next().unwrap().split(", ") {
+                    let name = constant.split(" = ").next().unwrap();
+                    main += &format!("    std::printf(\"%d\\n\", {namespace}::{name});\n");
+                    checks += &format!("    println!(\"{{}}\", {namespace}::{name});\n");
+                }
+            } else if let Some(function) = line.strip_prefix("GW_HOST_DEVICE constexpr int ") {
+                let (name, parameters) = function.split_once('(').unwrap();
+                let count = parameters.split(')').next().unwrap().split(", ").count();
+                for seed in 1..=4 {
+                    let arguments: Vec<String> =
+                        (0..count).map(|at| ((seed * 37 + at * 11 + index) % 40 + 8).to_string()).collect();
+                    let arguments = arguments.join(", ");
+                    main += &format!("    std::printf(\"%d\\n\", {namespace}::{name}({arguments}));\n");
+                    checks += &format!("    println!(\"{{}}\", {namespace}::{name}({arguments}));\n");
+                }
+            }
+        }
+    }
+    program += &format!("int main() {{\n{main}}}\n");
+    let modules = launch_headers::generate(&sources).unwrap();
+    let translated = format!("#![allow(dead_code, unused_parens)]\n{modules}\nfn main() {{\n{checks}}}\n");
+    let root = tempfile::tempdir().unwrap();
+    let run = |compiler: std::ffi::OsString, source: &str, text: &str, flags: &[&str]| {
+        let (source, program) = (root.path().join(source), root.path().join(format!("{source}.bin")));
+        fs::write(&source, text).unwrap();
+        let mut command = Command::new(&compiler);
+        command.args(flags).arg(&csrc).arg("-o").arg(&program).arg(&source);
+        match command.output() {
+            Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) => panic!("{compiler:?}: {error}"),
+        }
+        Some(String::from_utf8(Command::new(program).output().unwrap().stdout).unwrap())
+    };
+    let cpp = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let rust = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let in_cpp = run(cpp, "sizes.cpp", &program, &["-std=c++17", "-I"]);
+    let in_rust = run(rust, "sizes.rs", &translated, &["--edition=2024", "-L"]);
+    let (Some(in_cpp), Some(in_rust)) = (in_cpp, in_rust) else {
+        eprintln!("skipped: no C++ or no Rust compiler");
+        return;
+    };
+    assert!(in_cpp.lines().count() > 150, "{in_cpp}");
+    assert_eq!(in_cpp, in_rust);
 }
 
 fn sources(files: &[(&str, &str)]) -> (tempfile::TempDir, build::Result<Sources>) {

@@ -6,24 +6,25 @@
 #pragma once
 
 #include "algebra/algebra.cuh"
+#include "clifford/block/block_launch.cuh"
 
 /// What the families for sm_90a share, for at most WIDTH_ features: see clifford/block/sm90_common.cuh.
 template <class A, int WIDTH_>
 struct BlockSm90Sizes {
     static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
     /// Rows of a group of warps, features rounded up, and warps of a group: each has 8 features.
-    static constexpr int ROWS = 16, WIDTH = WIDTH_, COLUMNS = WIDTH / 8;
+    static constexpr int ROWS = block_sm90::ROWS, WIDTH = WIDTH_, COLUMNS = WIDTH / block_sm90::FEATURES_OF_WARP;
     /// A lane's part of a feature's product weights and normalisation parameters, in sums over all eight lanes of the feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
 
     /// Bytes of the parameters of features in shared memory, with BY_GRADE values of each feature and grade.
-    static constexpr int parameters(int by_grade) { return (PATHS + by_grade * GRADES + 3) * WIDTH * 4; }
+    static constexpr int parameters(int by_grade) { return block_sm90::parameters(PATHS, GRADES, by_grade, WIDTH) * 4; }
 };
 
 /// f32 by three products (clifford/block/sm90_f32x3.cuh). TILES · 32 is at least the number of inputs.
 template <class A, int TILES>
-struct BlockF32x3Sizes : BlockSm90Sizes<A, 32> {
-    using Common = BlockSm90Sizes<A, 32>;
+struct BlockF32x3Sizes : BlockSm90Sizes<A, block_sm90::WIDTH> {
+    using Common = BlockSm90Sizes<A, block_sm90::WIDTH>;
     using Common::BLADES, Common::COLUMNS, Common::GRADES, Common::ROWS, Common::SHARE, Common::WIDTH;
     static constexpr int GROUPS = 2, THREADS = GROUPS * 32 * COLUMNS;
     /// Bytes of a row of operands, two f16 numbers a value; of a blade's rows and of those of all blades; of a grade's matrix and of all
@@ -59,8 +60,8 @@ struct BlockF32x3Sizes : BlockSm90Sizes<A, 32> {
 
 /// 16 bits (clifford/block/sm90_16bit.cuh). TILES · 32 is at least the number of inputs.
 template <class A, int TILES>
-struct Block16BitSizes : BlockSm90Sizes<A, 32> {
-    using Common = BlockSm90Sizes<A, 32>;
+struct Block16BitSizes : BlockSm90Sizes<A, block_sm90::WIDTH> {
+    using Common = BlockSm90Sizes<A, block_sm90::WIDTH>;
     using Common::BLADES, Common::COLUMNS, Common::GRADES, Common::ROWS, Common::SHARE, Common::WIDTH;
     static constexpr int ROW = 2 * WIDTH, GRADE = WIDTH * ROW, MATRIX = GRADES * GRADE, PARAMETERS = Common::parameters(4), BARRIER = 8;
     /// Bytes of 16 rows of all blades: of features, or of 32 inputs.
@@ -91,8 +92,8 @@ struct Block16BitSizes : BlockSm90Sizes<A, 32> {
 
 /// 33 to 64 features (clifford/block/sm90_64.cuh), with operands of NUMBERS f16 numbers.
 template <class A, int NUMBERS>
-struct Block64Sizes : BlockSm90Sizes<A, 64> {
-    using Common = BlockSm90Sizes<A, 64>;
+struct Block64Sizes : BlockSm90Sizes<A, block_sm90::WIDE> {
+    using Common = BlockSm90Sizes<A, block_sm90::WIDE>;
     using Common::BLADES, Common::COLUMNS, Common::GRADES, Common::ROWS, Common::SHARE, Common::WIDTH;
     static constexpr int THREADS = 32 * COLUMNS, LINE = 2 * WIDTH;
     /// Of a tile: bytes of the high parts of one blade, of its operands, and of those of all blades; and of a tile of raw values.
@@ -101,6 +102,7 @@ struct Block64Sizes : BlockSm90Sizes<A, 64> {
     static constexpr int MATRIX_PART = WIDTH * LINE, GRADE = NUMBERS * MATRIX_PART, MATRIX = GRADES * GRADE;
     /// What the forward pass leaves to the backward pass, both of them as they are in shared memory: matrices, and parameters with scales.
     static constexpr int PREPARED_MATRICES = 2 * MATRIX, PREPARED_VALUES = Common::parameters(4) + 4 * 4;
+    static_assert(PREPARED_MATRICES + PREPARED_VALUES == 4 * block_sm90::prepared(Common::PATHS, GRADES, NUMBERS), "as launchers count them");
 
     struct Forward {
         static constexpr int THREADS = Block64Sizes::THREADS;
@@ -122,14 +124,14 @@ struct Block64Sizes : BlockSm90Sizes<A, 64> {
 /// Blocks of threads that share the grades in sums of the gradients of matrices (clifford/block/sm90_64_halves.cuh), and blades of each.
 template <class A>
 struct Block64HalvesSizes {
-    static constexpr int HALVES = A::BLADES > 4 ? 2 : 1, COUNT = A::BLADES / HALVES;
+    static constexpr int HALVES = block_sm90::halves(A::BLADES), COUNT = A::BLADES / HALVES;
 };
 
 /// Gradients of the first map of 33 to 64 features (clifford/block/sm90_64_first_gradients.cuh), for elements of SIZE bytes and COLUMNS columns
 /// of x.
 template <int SIZE, int COLUMNS>
 struct Block64FirstSizes {
-    static constexpr int THREADS = 512, ROWS = 32, WIDTH = 64;
+    static constexpr int THREADS = 512, ROWS = block_sm90::FIRST_ROWS, WIDTH = block_sm90::WIDE;
     /// Bytes of a row of COUNT columns: the same 16 bytes of eight adjacent rows are in 32 banks.
     template <int COUNT>
     static constexpr int LINE = COUNT * SIZE + 16;

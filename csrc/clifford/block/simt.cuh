@@ -11,6 +11,7 @@
 // This file: what both passes share. The passes are in simt_forward.cuh and simt_backward.cuh.
 #pragma once
 
+#include "clifford/block/block_launch.cuh"
 #include "clifford/block/definition.cuh"
 #include "clifford/block/element.cuh"
 #include "ptx/async.cuh"
@@ -47,9 +48,9 @@ struct BlockSimt : BlockElement<A, M> {
     using Layout = BlockGradientLayout<A>;
     static_assert(LANES == 16 || LANES == 32, "a group is a warp or half of one");
     /// Groups of a block, at most.
-    static constexpr int MOST_GROUPS = 256 / LANES;
+    static constexpr int MOST_GROUPS = block_simt::THREADS / LANES;
     /// Whether the product's weights are in shared memory.
-    static constexpr bool SHARES_WEIGHTS = BLADES > 16;
+    static constexpr bool SHARES_WEIGHTS = block_simt::weights(BLADES, 1, 1) > 0;
     using Weights = BlockWeights<Product, LANES, SHARES_WEIGHTS>;
 
     const BlockOperands<T>& p;
@@ -66,8 +67,8 @@ struct BlockSimt : BlockElement<A, M> {
     GW_DEVICE BlockSimt(const BlockOperands<T>& weights) : p(weights) {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
-        inputs4 = (inputs + 3) / 4 * 4;
-        features4 = (features + 3) / 4 * 4;
+        inputs4 = block_simt::padded(inputs);
+        features4 = block_simt::padded(features);
         lane = threadIdx.x % LANES;
         group = threadIdx.x / LANES;
         groups = blockDim.x / LANES;
@@ -318,7 +319,7 @@ struct BlockSimt : BlockElement<A, M> {
     }
 
     /// Floats of the weights in shared memory.
-    static constexpr int SHARED_WEIGHTS = SHARES_WEIGHTS ? PATHS * LANES : 0;
+    static constexpr int SHARED_WEIGHTS = block_simt::weights(BLADES, PATHS, LANES);
 
     /// Reads the product's weights. Those in shared memory, at `place`, are there for all groups after a barrier.
     GW_DEVICE void product_weights(Weights& values, float* place) const {

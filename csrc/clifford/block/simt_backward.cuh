@@ -41,7 +41,7 @@ struct BlockSimtBackward : BlockSimt<A, R, T, LANES, M> {
         Weights product = {};
         float bias = 0, left_bias = 0, gain = 0;
         /// Number of values.
-        static constexpr int COUNT = 3 + 3 * GRADES + PATHS;
+        static constexpr int COUNT = block_simt::sums(GRADES, PATHS);
     };
 
     /// Parameters that a lane keeps in registers over all rows.

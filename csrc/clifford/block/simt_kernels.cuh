@@ -7,7 +7,7 @@
 #include "gradewise/strided.cuh"
 
 #define GW_BLOCK_SIMT_FORWARD(P, Q, R_, LANES, ROWS, T, NAME)                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_block_simt_fwd_l##LANES##_r##ROWS##_##P##_##Q##_##R_##_##NAME(    \
+    extern "C" __global__ void __launch_bounds__(block_simt::THREADS, 1) gw_block_simt_fwd_l##LANES##_r##ROWS##_##P##_##Q##_##R_##_##NAME(    \
         GW_PARAMETER BlockOperands<T> weights, const T* x, const T* residual, T* out, T* y, T* r, T* s) {                     \
         begin_kernel();                                                                                                       \
         extern __shared__ uint4 shared[];                                                                                     \
@@ -16,7 +16,7 @@
     }
 
 #define GW_BLOCK_SIMT_BACKWARD(P, Q, R_, LANES, ROWS, T, NAME)                                                                \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_block_simt_bwd_l##LANES##_r##ROWS##_##P##_##Q##_##R_##_##NAME(    \
+    extern "C" __global__ void __launch_bounds__(block_simt::THREADS, 1) gw_block_simt_bwd_l##LANES##_r##ROWS##_##P##_##Q##_##R_##_##NAME(    \
         GW_PARAMETER BlockOperands<T> weights, const T* x, const T* y, const T* r, const T* s, const T* grad, T* grad_x,      \
         float* partial) {                                                                                                     \
         begin_kernel();                                                                                                       \
@@ -26,14 +26,14 @@
     }
 
 #define GW_STEERABLE_SIMT(P, Q, R_, LANES, T, NAME)                                                                        \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_steerable_simt_fwd_l##LANES##_##P##_##Q##_##R_##_##NAME(       \
+    extern "C" __global__ void __launch_bounds__(block_simt::THREADS, 1) gw_steerable_simt_fwd_l##LANES##_##P##_##Q##_##R_##_##NAME(       \
         GW_PARAMETER BlockOperands<T> weights, const T* x, T* out) {                                                       \
         begin_kernel();                                                                                                    \
         extern __shared__ uint4 shared[];                                                                                  \
         using Pass = SteerableSimtForward<Algebra<P, Q, R_>, T, LANES>;                                                    \
         Pass::run(reinterpret_cast<float*>(shared), weights, x, out);                                                      \
     }                                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_steerable_simt_bwd_l##LANES##_##P##_##Q##_##R_##_##NAME(       \
+    extern "C" __global__ void __launch_bounds__(block_simt::THREADS, 1) gw_steerable_simt_bwd_l##LANES##_##P##_##Q##_##R_##_##NAME(       \
         GW_PARAMETER BlockOperands<T> weights, const T* x, const T* grad, T* grad_x, float* partial) {                     \
         begin_kernel();                                                                                                    \
         extern __shared__ uint4 shared[];                                                                                  \

@@ -5,7 +5,7 @@
 #include "clifford/linear/few_to_many.cuh"
 
 #define GW_KERNEL(FUNCTION, K, V, T, P, NAME)                                                 \
-    extern "C" __global__ void __launch_bounds__(FEW_TO_MANY_THREADS, (K) * (V) > 4 ? 2 : 3)  \
+    extern "C" __global__ void __launch_bounds__(few_features::THREADS, (K) * (V) > 4 ? 2 : 3)  \
         gw_mv_linear_##FUNCTION##_##K##x##V##_##NAME(GW_PARAMETER FewFeaturesMap<T, P> map) { \
         begin_kernel();                                                                       \
         FewFeaturesFunctions<T, P, K, V>::FUNCTION(map);                                      \

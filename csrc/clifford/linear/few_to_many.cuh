@@ -11,17 +11,11 @@
 // blockIdx.x is one of gridDim.x stretches of each group's rows.
 #pragma once
 
+#include "clifford/linear/few_to_many_launch.cuh"
 #include "clifford/pointwise/square_sum.cuh"
 #include "gradewise/stream.cuh"
 #include "gradewise/strided.cuh"
 #include "ptx/store.cuh"
-
-/// Threads of a block.
-constexpr int FEW_TO_MANY_THREADS = 256;
-/// Threads that share a row of many features in `many_to_few`.
-constexpr int MANY_TO_FEW_LANES = 8;
-/// Most grades (they must agree with the launcher).
-constexpr int MOST_GRADES = 15;
 
 /// The side whose features have a bias.
 enum class BiasSide : i32 { NONE, FEW, MANY };
@@ -50,7 +44,7 @@ struct FewFeaturesMap {
     i32 packs;
     BiasSide bias_side;
     /// The first blade of each group, and one past the last.
-    i32 first[MOST_GRADES + 1];
+    i32 first[few_features::MOST_GRADES + 1];
 };
 
 /// The rows of a block.
@@ -111,7 +105,7 @@ struct FewFeaturesFunctions {
         constexpr int UNROLL = K > (WEIGHT_GRAD && FEW_TO_MANY ? 3 : 4) ? 2 : 4;
         const Stretch rows(map);
         const int few = map.few_features, many = map.many_features, packs = map.packs;
-        const int lanes = FEW_TO_MANY_THREADS / packs, lane = threadIdx.x / packs, pack = threadIdx.x % packs;
+        const int lanes = few_features::THREADS / packs, lane = threadIdx.x / packs, pack = threadIdx.x % packs;
         const int column = (blockIdx.z * packs + pack) * V;
         const bool works = lane < lanes && column < many;
 
@@ -204,10 +198,10 @@ struct FewFeaturesFunctions {
         int share = 1;
         // Counted with a bias on either side, so that the matrices' gradients have the same bits without one.
         const int most = map.few_features * columns + columns + map.few_features;
-        while (share < 32 && 2 * share * most <= FEW_TO_MANY_THREADS) share *= 2;
+        while (share < 32 && 2 * share * most <= few_features::THREADS) share *= 2;
         const int part = threadIdx.x % share, products = map.few_features * columns;
         // With threads that share there is one round, in which all threads of a warp take part.
-        for (int i = threadIdx.x / share; i < results || share > 1; i += FEW_TO_MANY_THREADS / share) {
+        for (int i = threadIdx.x / share; i < results || share > 1; i += few_features::THREADS / share) {
             float total = 0;
             if (i < results) {
                 float other = 0;
@@ -257,13 +251,13 @@ struct FewFeaturesFunctions {
     /// Computes `few_out`. LANES adjacent threads share a row; the matrix is in shared memory, [few][many], with zeros up to K.
     GW_DEVICE static void many_to_few(const Map& map) {
         extern __shared__ __align__(16) float w[];
-        constexpr int LANES = MANY_TO_FEW_LANES, ROWS_AT_ONCE = FEW_TO_MANY_THREADS / LANES;
+        constexpr int LANES = few_features::LANES, ROWS_AT_ONCE = few_features::THREADS / LANES;
         // Sums of a lane: a power of two and at least as many as lanes, so that one exchange per bit adds them up.
         constexpr int SUMS = K == 1 ? LANES : 2 * LANES, ROWS_PER_LANE = SUMS / K;
         static_assert(ROWS_PER_LANE * K == SUMS, "K is a power of two");
         const Stretch rows(map);
         const int few = map.few_features, many = map.many_features;
-        for (int i = threadIdx.x; i < K * many; i += FEW_TO_MANY_THREADS) {
+        for (int i = threadIdx.x; i < K * many; i += few_features::THREADS) {
             const int k = i / many, column = i % many;
             w[i] = k < few ? widen(map.w[blockIdx.y * map.grade_step + k * map.few_step + column * map.many_step]) : 0.0f;
         }

@@ -4,7 +4,7 @@
 #include "clifford/linear/narrow.cuh"
 
 #define GW_PRODUCT(LENGTH, SHORT, C, BLOCKS)                                            \
-    extern "C" __global__ void __launch_bounds__(NARROW_PRODUCT_THREADS, BLOCKS)        \
+    extern "C" __global__ void __launch_bounds__(narrow_map::PRODUCT_THREADS, BLOCKS)      \
         gw_mv_linear_narrow_##LENGTH##_##C##_f32(GW_PARAMETER NarrowMap map) {          \
         begin_kernel();                                                                 \
         NarrowProduct<SHORT, C>::run(map);                                              \
@@ -21,7 +21,7 @@ GW_PRODUCT(long, false, 16, 5)
 GW_PRODUCT(long, false, 24, 5)
 GW_PRODUCT(long, false, 32, 3)
 
-extern "C" __global__ void __launch_bounds__(NARROW_SUM_THREADS, 3)
+extern "C" __global__ void __launch_bounds__(narrow_map::SUM_THREADS, 3)
     gw_mv_linear_narrow_grad_f32(GW_PARAMETER NarrowGradients map) {
     begin_kernel();
     NarrowSums::run(map);

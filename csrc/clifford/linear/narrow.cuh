@@ -8,15 +8,11 @@
 //     NarrowSums     Σ over rows of xᵀ·g, of g  the gradients of the matrices and of the bias
 #pragma once
 
+#include "clifford/linear/narrow_launch.cuh"
 #include "clifford/pointwise/square_sum.cuh"
 #include "gradewise/strided.cuh"
 #include "ptx/async.cuh"
 #include "ptx/store.cuh"
-
-/// Threads of a block of products and of one of sums, and most rows of a tile. These and the next must agree with the launcher.
-constexpr int NARROW_PRODUCT_THREADS = 128, NARROW_SUM_THREADS = 256, NARROW_MOST_ROWS = 256;
-/// Most features of either side, and most groups of rows.
-constexpr int NARROW_MOST_FEATURES = 32, NARROW_MOST_GROUPS = 15;
 
 /// A map and its arrays.
 struct NarrowMap {
@@ -34,7 +30,7 @@ struct NarrowMap {
     i32 adds;
     i32 groups;
     /// The first blade of each group, and the block of its first tile; then one past the last.
-    i32 first[NARROW_MOST_GROUPS + 1], tiles[NARROW_MOST_GROUPS + 1];
+    i32 first[narrow_map::MOST_GROUPS + 1], tiles[narrow_map::MOST_GROUPS + 1];
 };
 
 /// Sums over rows. Blocks are stretches of rows by groups.
@@ -49,14 +45,10 @@ struct NarrowGradients {
     /// Rows of a tile.
     i32 rows;
     i32 unused;
-    i32 first[NARROW_MOST_GROUPS + 1];
+    i32 first[narrow_map::MOST_GROUPS + 1];
 };
 
-/// Elements from a row in shared memory to the next: an odd number of packs of 16 bytes, so that eight threads, which read a pack of eight
-/// adjacent rows at a time, find them in different banks.
-GW_DEVICE int narrow_pitch(int features) { return ((features + 3) / 4 | 1) * 4; }
-
-/// Which row a piece of a tile is in: quotients of numbers below NARROW_MOST_ROWS·pieces, exact as pieces are at most 32 to a row.
+/// Which row a piece of a tile is in: quotients of numbers below narrow_map::MOST_ROWS·pieces, exact as pieces are at most 32 to a row.
 struct RowOf {
     u32 pieces, factor;
 
@@ -68,7 +60,7 @@ struct RowOf {
 /// Starts copying adjacent rows to a tile, in packs of 16 bytes or single elements.
 template <int THREADS>
 GW_DEVICE void fetch_rows(float* tile, const float* source, int rows, int features, bool packs) {
-    const int pitch = narrow_pitch(features);
+    const int pitch = narrow_map::pitch(features);
     if (packs) {
         const RowOf place(features / 4);
         for (int piece = threadIdx.x; piece < rows * (features / 4); piece += THREADS) {
@@ -125,17 +117,17 @@ template <bool SHORT, int C>
 struct NarrowProduct {
     using Sum = typename NarrowSum<SHORT && FAST_DOUBLE>::type;
     /// Rows of a thread: as many as there are registers for, since each reads the whole matrix from shared memory.
-    static constexpr int ROWS = SHORT && C > 16 ? 1 : 2, TILE = ROWS * NARROW_PRODUCT_THREADS;
+    static constexpr int ROWS = narrow_map::rows_of_thread(SHORT, C), TILE = ROWS * narrow_map::PRODUCT_THREADS;
     static constexpr int WIDE = 16 / sizeof(Sum);
-    static_assert(TILE <= NARROW_MOST_ROWS && C % 4 == 0 && C <= NARROW_MOST_FEATURES, "as the launcher has it");
+    static_assert(TILE <= narrow_map::MOST_ROWS && C % 4 == 0 && C <= narrow_map::MOST_FEATURES, "as launched");
 
     /// Writes a tile of results, or adds it to what is there.
     GW_DEVICE static void put_rows(const NarrowMap& map, float* target, const float* tile, int rows) {
-        const int out = map.out_features, pitch = narrow_pitch(out);
+        const int out = map.out_features, pitch = narrow_map::pitch(out);
         if (map.packs_out) {
             const RowOf place(out / 4);
 #pragma unroll 2
-            for (int piece = threadIdx.x; piece < rows * (out / 4); piece += NARROW_PRODUCT_THREADS) {
+            for (int piece = threadIdx.x; piece < rows * (out / 4); piece += narrow_map::PRODUCT_THREADS) {
                 const int row = place.row(piece);
                 float values[4];
                 load<4>(tile + row * pitch + place.column(piece, row) * 4, values);
@@ -153,7 +145,7 @@ struct NarrowProduct {
         } else {
             const RowOf place(out);
 #pragma unroll 4
-            for (int piece = threadIdx.x; piece < rows * out; piece += NARROW_PRODUCT_THREADS) {
+            for (int piece = threadIdx.x; piece < rows * out; piece += narrow_map::PRODUCT_THREADS) {
                 const int row = place.row(piece);
                 const float value = tile[row * pitch + place.column(piece, row)];
                 target[piece] = map.adds ? target[piece] + value : value;
@@ -170,8 +162,8 @@ struct NarrowProduct {
         const i64 left = map.first[group + 1] * map.batch - begin;
         const int rows = left < TILE ? static_cast<int>(left) : TILE;
         const int in = map.in, out = map.out_features, terms = (in + 3) / 4 * 4;
-        const int pitch_in = narrow_pitch(in), pitch_out = narrow_pitch(out);
-        fetch_rows<NARROW_PRODUCT_THREADS>(tile, map.x + begin * in, rows, in, map.packs_in);
+        const int pitch_in = narrow_map::pitch(in), pitch_out = narrow_map::pitch(out);
+        fetch_rows<narrow_map::PRODUCT_THREADS>(tile, map.x + begin * in, rows, in, map.packs_in);
         close_fetches();
 
         // The matrix is [terms][C] with zeros beyond its rows and columns; x has zeros beside those rows, too, for what else is in the
@@ -179,12 +171,12 @@ struct NarrowProduct {
         Sum* const matrix = reinterpret_cast<Sum*>(tile + TILE * (pitch_in > pitch_out ? pitch_in : pitch_out));
         float* const bias = reinterpret_cast<float*>(matrix + terms * C);
         const float* const w = map.w + static_cast<i64>(group) * in * out;
-        for (int at = threadIdx.x; at < terms * C; at += NARROW_PRODUCT_THREADS) {
+        for (int at = threadIdx.x; at < terms * C; at += narrow_map::PRODUCT_THREADS) {
             const int i = at / C, j = at % C;
             matrix[at] = i < in && j < out ? w[i * map.in_step + j * map.out_step] : 0.0f;
         }
         if (threadIdx.x < C) bias[threadIdx.x] = map.bias && threadIdx.x < out ? map.bias[threadIdx.x] : 0.0f;
-        for (int row = threadIdx.x; row < rows; row += NARROW_PRODUCT_THREADS) {
+        for (int row = threadIdx.x; row < rows; row += narrow_map::PRODUCT_THREADS) {
             for (int i = in; i < terms; ++i) tile[row * pitch_in + i] = 0.0f;
         }
         await_fetches<0>();
@@ -197,7 +189,7 @@ struct NarrowProduct {
         for (int i = 0; i < terms; i += 4) {
             float x[ROWS][4];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) load<4>(own + r * NARROW_PRODUCT_THREADS * pitch_in + i, x[r]);
+            for (int r = 0; r < ROWS; ++r) load<4>(own + r * narrow_map::PRODUCT_THREADS * pitch_in + i, x[r]);
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
 #pragma unroll
@@ -214,7 +206,7 @@ struct NarrowProduct {
         __syncthreads();
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            const int row = threadIdx.x + r * NARROW_PRODUCT_THREADS;
+            const int row = threadIdx.x + r * narrow_map::PRODUCT_THREADS;
             const bool is_biased = begin + row < map.biased;
 #pragma unroll
             for (int c = 0; c < C; c += 4) {
@@ -236,7 +228,7 @@ struct NarrowProduct {
 
 /// The sums over rows. A thread has a patch of 4 by 4 entries of the matrix and takes every `slices`th row of a tile.
 struct NarrowSums {
-    static constexpr int THREADS = NARROW_SUM_THREADS;
+    static constexpr int THREADS = narrow_map::SUM_THREADS;
     /// Of slices, whose own sums are in f32.
     using Sum = typename NarrowSum<FAST_DOUBLE>::type;
 
@@ -264,7 +256,7 @@ struct NarrowSums {
         const i64 first = map.first[group] * map.batch, last = map.first[group + 1] * map.batch;
         const i64 length = (last - first + gridDim.x - 1) / gridDim.x, begin = first + blockIdx.x * length;
         const i64 end = begin + length < last ? begin + length : last;
-        const int pitch_in = narrow_pitch(in), pitch_out = narrow_pitch(out), pair = map.rows * (pitch_in + pitch_out);
+        const int pitch_in = narrow_map::pitch(in), pitch_out = narrow_map::pitch(out), pair = map.rows * (pitch_in + pitch_out);
 
         const int across = (out + 3) / 4, patches = (in + 3) / 4 * across, slices = THREADS / patches;
         const int slice = threadIdx.x / patches, patch = threadIdx.x % patches;

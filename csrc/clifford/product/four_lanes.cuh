@@ -323,8 +323,8 @@ struct FourLanesProduct {
     GW_SGP_FOUR_LANES_FORWARD(P, Q, R, T, NAME, THREADS)  \
     GW_SGP_FOUR_LANES_BACKWARD(P, Q, R, T, NAME, THREADS)
 
-/// All kernels of an algebra of 32 blades. The number must agree with `THREADS` in the launcher.
-#define GW_SGP_FOUR_LANES(P, Q, R)                   \
-    GW_SGP_FOUR_LANES_TYPE(P, Q, R, float, f32, 512) \
-    GW_SGP_FOUR_LANES_TYPE(P, Q, R, bf16, bf16, 512) \
-    GW_SGP_FOUR_LANES_TYPE(P, Q, R, f16, f16, 512)
+/// All kernels of an algebra of 32 blades.
+#define GW_SGP_FOUR_LANES(P, Q, R)                                           \
+    GW_SGP_FOUR_LANES_TYPE(P, Q, R, float, f32, product_four_lanes::THREADS) \
+    GW_SGP_FOUR_LANES_TYPE(P, Q, R, bf16, bf16, product_four_lanes::THREADS) \
+    GW_SGP_FOUR_LANES_TYPE(P, Q, R, f16, f16, product_four_lanes::THREADS)

@@ -8,6 +8,7 @@
 // addresses aligned to 16, and rows, with those of a few steps past the last, fewer than 2³¹.
 #pragma once
 
+#include "clifford/product/product_launch.cuh"
 #include "algebra/even_part.cuh"
 #include "ptx/bulk.cuh"
 
@@ -20,7 +21,8 @@ struct FourLanesStages {
     static constexpr int BLADES = A::BLADES;
     /// Most elements of a blade in a stage, and the distance of two places: eight elements more than a multiple of all banks, so that
     /// lanes whose places differ modulo 4 access different banks.
-    static constexpr int WIDTH = THREADS / 4, PITCH = WIDTH + 8;
+    static constexpr int WIDTH = THREADS / product_four_lanes::LANES, PITCH = product_four_lanes::PITCH;
+    static_assert(THREADS == product_four_lanes::THREADS, "as launched");
     /// Elements of an array of a stage, and of a stage.
     static constexpr int ARRAY = BLADES * PITCH, STAGE = IN * ARRAY;
     /// Elements per copy, and lanes that copy a blade.

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "clifford/pointwise/norms.cuh"
+#include "clifford/product/product_launch.cuh"
 #include "clifford/product/row_streams.cuh"
 #include "clifford/product/row_weights.cuh"
 #include "clifford/product/warp_sums.cuh"
@@ -333,11 +334,16 @@ struct PersistentProduct {
     GW_SGP_PERSISTENT_BACKWARD(P, Q, R, bf16, bf16, V, THREADS, BACKWARD_BLOCKS) \
     GW_SGP_PERSISTENT_BACKWARD(P, Q, R, f16, f16, V, THREADS, BACKWARD_BLOCKS)
 
-/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Compiled::of` in the launcher.
-#define GW_SGP_PERSISTENT_8(P, Q, R)         \
-    GW_SGP_PERSISTENT(P, Q, R, 2, 256, 2, 1) \
-    GW_SGP_PERSISTENT_TRANSPOSED(P, Q, R, 2, 256)
-#define GW_SGP_PERSISTENT_16(P, Q, R)        \
-    GW_SGP_PERSISTENT(P, Q, R, 1, 256, 2, 1) \
-    GW_SGP_PERSISTENT_TRANSPOSED(P, Q, R, 1, 256)
-#define GW_SGP_PERSISTENT_32(P, Q, R) GW_SGP_PERSISTENT(P, Q, R, 1, 128, 3, 1)
+/// All kernels of an algebra of up to 8, 16 or 32 blades.
+#define GW_SGP_PERSISTENT_OF(P, Q, R, BLADES)                                                                                     \
+    GW_SGP_PERSISTENT(P, Q, R, product_persistent::width(BLADES), product_persistent::threads(BLADES),                            \
+                      product_persistent::blocks(BLADES, 0), product_persistent::blocks(BLADES, 1))
+#define GW_SGP_PERSISTENT_TRANSPOSED_OF(P, Q, R, BLADES) \
+    GW_SGP_PERSISTENT_TRANSPOSED(P, Q, R, product_persistent::width(BLADES), product_persistent::threads(BLADES))
+#define GW_SGP_PERSISTENT_8(P, Q, R)     \
+    GW_SGP_PERSISTENT_OF(P, Q, R, 8)     \
+    GW_SGP_PERSISTENT_TRANSPOSED_OF(P, Q, R, 8)
+#define GW_SGP_PERSISTENT_16(P, Q, R)    \
+    GW_SGP_PERSISTENT_OF(P, Q, R, 16)    \
+    GW_SGP_PERSISTENT_TRANSPOSED_OF(P, Q, R, 16)
+#define GW_SGP_PERSISTENT_32(P, Q, R) GW_SGP_PERSISTENT_OF(P, Q, R, 32)

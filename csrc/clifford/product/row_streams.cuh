@@ -7,6 +7,7 @@
 #pragma once
 
 #include "clifford/product/multivectors.cuh"
+#include "clifford/product/product_launch.cuh"
 #include "ptx/bulk.cuh"
 
 template <class A, class T, int V, int THREADS>
@@ -17,7 +18,7 @@ struct RowStreams {
     /// Most elements of one blade that a block works on at a time, and their space in a stage.
     static constexpr int WIDTH = THREADS * V;
     /// Most stages.
-    static constexpr int STAGES = 4;
+    static constexpr int STAGES = product_persistent::MOST_STAGES;
 
     /// A ring of stages in shared memory. Each stage holds the rows of `IN` arrays; results overwrite the first `OUT` of them and
     /// leave from there.
@@ -200,7 +201,7 @@ struct RowStreams {
     };
 
     /// Rows in a 32-byte sector of a transposed array of f32.
-    static constexpr int GROUP = 8;
+    static constexpr int GROUP = product_persistent::GROUP;
 
     /// The stream of the backward pass that writes the gradient of y transposed (sm_90). A block takes GROUP consecutive rows,
     /// blockDim.y at a time, then those of its next group, and gathers their gradients of y behind the stages. That leaves room for

@@ -5,7 +5,7 @@
 // stages, and the other warps sum: they add up the partial sums that the computing warps leave, and return the factors of the norm.
 // Computing warps run one row ahead: they begin the next row before they need the factors of the row before (docs/kernels/product.md).
 //
-// blockDim is THREADS + 128. Of the first THREADS threads, `along`·together compute: `along`, a multiple of 32, work on a row, and
+// blockDim is THREADS + HELPING. Of the first THREADS threads, `along`·together compute: `along`, a multiple of 32, work on a row, and
 // as many rows at a time as fit. blockIdx.x selects the first row, blockIdx.y the slice of along·V features; the slices of a row
 // form a cluster, which works on one row at a time. Features·sizeof(T) must be a multiple of 16, addresses aligned to 16, and rows
 // fewer than 2³⁰. Dynamic shared memory: the stages and, backward, the products of a row, BLADES·THREADS·V numbers. Names:
@@ -14,6 +14,7 @@
 
 #include "clifford/product/multivectors.cuh"
 #include "clifford/pointwise/norms.cuh"
+#include "clifford/product/product_launch.cuh"
 #include "clifford/product/row_weights.cuh"
 #include "clifford/product/warp_sums.cuh"
 #include "ptx/bulk.cuh"
@@ -29,7 +30,7 @@ struct Sm90PersistentProduct {
     /// Number of operands, and of sums over a row: of squares and, backward, of product times gradient.
     static constexpr int IN = BACKWARD ? 3 : 2, SUMS = BACKWARD ? 2 * GRADES : GRADES;
     /// Most elements of one blade that a block works on at a time.
-    static constexpr int WIDTH = THREADS * V, STAGE = IN * BLADES * WIDTH, MOST_STAGES = 4;
+    static constexpr int WIDTH = THREADS * V, STAGE = IN * BLADES * WIDTH, MOST_STAGES = product_sm90::MOST_STAGES;
     static constexpr int WARPS = THREADS / 32, MOST_SLICES = 8;
     using Sums = WarpSums<SUMS>;
     static constexpr int P = Sums::P, EACH = Sums::EACH;
@@ -440,7 +441,7 @@ struct Sm90PersistentProduct {
 #endif
 
 #define GW_SGP_SM90_FORWARD(P, Q, R, T, NAME, V, THREADS)                                                                 \
-    extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) gw_sgp_sm90_fwd_##P##_##Q##_##R##_##NAME(              \
+    extern "C" __global__ void __launch_bounds__(THREADS + product_sm90::HELPING, 1) gw_sgp_sm90_fwd_##P##_##Q##_##R##_##NAME(              \
         const T* x, const T* y, const T* w, T* out, float* inverse_rms, i64 rows, i64 features, i32 stages, i32 along) {  \
         begin_kernel();                                                                                                   \
         using Kernel = Sm90PersistentProduct<Algebra<P, Q, R>, T, V, THREADS, false>;                                     \
@@ -448,7 +449,7 @@ struct Sm90PersistentProduct {
     }
 
 #define GW_SGP_SM90_BACKWARD(P, Q, R, T, NAME, V, THREADS)                                                                    \
-    extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) gw_sgp_sm90_bwd_##P##_##Q##_##R##_##NAME(                  \
+    extern "C" __global__ void __launch_bounds__(THREADS + product_sm90::HELPING, 1) gw_sgp_sm90_bwd_##P##_##Q##_##R##_##NAME(                  \
         const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, float* partial, i64 rows,                    \
         i64 features, i32 stages, i32 along) {                                                                                \
         begin_kernel();                                                                                                       \
@@ -461,12 +462,13 @@ struct Sm90PersistentProduct {
     GW_SGP_SM90_##DIRECTION(P, Q, R, bf16, bf16, V, THREADS) \
     GW_SGP_SM90_##DIRECTION(P, Q, R, f16, f16, V, THREADS)
 
-/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Compiled::of` in the launcher.
-/// The gradients of 32 blades need more registers than a thread can have.
-#define GW_SGP_SM90_8(P, Q, R)            \
-    GW_SGP_SM90(FORWARD, P, Q, R, 2, 512) \
-    GW_SGP_SM90(BACKWARD, P, Q, R, 2, 256)
-#define GW_SGP_SM90_16(P, Q, R)           \
-    GW_SGP_SM90(FORWARD, P, Q, R, 1, 512) \
-    GW_SGP_SM90(BACKWARD, P, Q, R, 1, 256)
-#define GW_SGP_SM90_32(P, Q, R) GW_SGP_SM90(FORWARD, P, Q, R, 1, 256)
+/// All kernels of an algebra of up to 8, 16 or 32 blades.
+#define GW_SGP_SM90_OF(DIRECTION, P, Q, R, BLADES, IS_BACKWARD) \
+    GW_SGP_SM90(DIRECTION, P, Q, R, product_sm90::width(BLADES), product_sm90::threads(BLADES, IS_BACKWARD))
+#define GW_SGP_SM90_8(P, Q, R)                  \
+    GW_SGP_SM90_OF(FORWARD, P, Q, R, 8, 0)      \
+    GW_SGP_SM90_OF(BACKWARD, P, Q, R, 8, 1)
+#define GW_SGP_SM90_16(P, Q, R)                 \
+    GW_SGP_SM90_OF(FORWARD, P, Q, R, 16, 0)     \
+    GW_SGP_SM90_OF(BACKWARD, P, Q, R, 16, 1)
+#define GW_SGP_SM90_32(P, Q, R) GW_SGP_SM90_OF(FORWARD, P, Q, R, 32, 0)

@@ -3,8 +3,9 @@
 //
 // A block works on TILE rows, one for each lane; its warps take the channels in turn, and share sums through shared memory, in a fixed order.
 #include "clifford/transformer/activation.cuh"
+#include "clifford/transformer/norm_launch.cuh"
 
-constexpr int TILE = 32, WARPS = 16, MOST_BLADES = 32;
+using channel_norm_tile::MOST_BLADES, channel_norm_tile::TILE, channel_norm_tile::WARPS;
 
 /// Loads of an array that a thread has under way.
 constexpr int DEPTH = 8;

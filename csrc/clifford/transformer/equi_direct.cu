@@ -1,13 +1,15 @@
 // Equivariant linear maps of few rows, straight from the parameters: no matrices in memory, all pairs of planes in one launch. A block has a
 // tile of 32 × 32 results; elements of matrices are formed as tiles of them are needed.
+#include "clifford/transformer/equi_launch.cuh"
 #include "clifford/transformer/equi_places.cuh"
 
-/// Rows and columns of a tile, terms that are in shared memory at a time, and rows of each of the eight warps.
-constexpr int TILE = 32, DEPTH = 64, WARPS = 8, EACH = TILE / WARPS;
+using equi_direct::DEPTH, equi_direct::MOST_ENTRIES, equi_direct::THREADS, equi_direct::TILE, equi_direct::WARPS;
+/// Rows of each warp.
+constexpr int EACH = TILE / WARPS;
 /// Elements of a row of terms in shared memory, which begins at a multiple of 16 bytes.
 constexpr int PITCH = DEPTH + 4;
-/// The lists by cells in shared memory: of 16 pairs of planes at most, as the operator admits, and of so many entries.
-constexpr int MOST_CELLS = 4 * 16 + 1, MOST_ENTRIES = 128;
+/// The lists by cells in shared memory.
+constexpr int MOST_CELLS = 4 * equi_direct::MOST_PAIRS + 1;
 
 /// One side of a map: features, or results. `scalars` [scalars, rows] and `planes` [blades · channels, rows] are apart or adjacent.
 template <class T>
@@ -92,7 +94,7 @@ GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>&
             values[warp + n * WARPS][lane] =
                 inside ? widen(row_of(features, scalars_in, channels_in, at.pair, index, rows)[column]) : C(0);
         }
-        constexpr int OWN = TILE * DEPTH / 256;
+        constexpr int OWN = TILE * DEPTH / THREADS;
         ElementSource<T> sources[OWN];
 #pragma unroll
         for (int n = 0; n < OWN; ++n) {
@@ -134,7 +136,7 @@ GW_DEVICE void equi_outer(const Places& places, const EquiSide<const T>& feature
     for (i64 begin = 0; begin < rows; begin += DEPTH) {
         if (begin > 0) __syncthreads();
 #pragma unroll
-        for (int n = 0; n < TILE * DEPTH / 256; ++n) {
+        for (int n = 0; n < TILE * DEPTH / THREADS; ++n) {
             const u32 line = warp + n % EACH * WARPS, place = n / EACH * TILE + lane;
             const u32 down = at.tile * TILE + line, across = blockIdx.x * TILE + line;
             const i64 row = begin + place;

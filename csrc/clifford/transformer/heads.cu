@@ -4,20 +4,17 @@
 // planes·channels + scalars: the elements of plane 0, plane 1, …, then the scalars. A block carries a tile of consecutive rows of one
 // group and head through shared memory, so that either side is read and written along its last axis.
 //
-// Dynamic shared memory (crates/kernels/src/ops/clifford/transformer/heads/cuda.rs): see `Block`.
+// Dynamic shared memory: see `Block`.
 #include "clifford/transformer/heads.cuh"
 
 namespace {
 
-constexpr int THREADS = 256;
+using heads::SUMS, heads::THREADS;
 /// Loads from memory that a thread has under way.
 constexpr int DEPTH = 4;
-/// Sums that the threads of a row add up at once.
-constexpr int SUMS = 4;
 extern __shared__ __align__(16) unsigned char memory[];
 
-/// What a block keeps in shared memory: `tiles` tiles, of which each row is an odd number of elements long, so that threads along rows and
-/// threads along a row both meet different banks.
+/// What a block keeps in shared memory, with `count` tiles: as heads::shared counts it.
 template <class T>
 struct Block {
     using C = Compute<T>;
@@ -34,7 +31,7 @@ struct Block {
     static constexpr u32 LINE = (1u << 30) - 1;
 
     GW_DEVICE Block(const Heads& sizes, int count)
-        : width(sizes.width()), pitch(sizes.width() | 1), tile(static_cast<int>(sizes.tile)), place(reinterpret_cast<i64*>(memory)),
+        : width(sizes.width()), pitch(heads::pitch(sizes.width())), tile(static_cast<int>(sizes.tile)), place(reinterpret_cast<i64*>(memory)),
           tiles(reinterpret_cast<C*>(place + tile)), parts(tiles + count * tile * pitch), scale(parts + SUMS * THREADS), mean(scale + tile),
           inverse(mean + tile), lines(reinterpret_cast<u32*>(inverse + tile)) {}
 

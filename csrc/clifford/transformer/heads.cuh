@@ -1,6 +1,7 @@
 // Sizes of the heads of an attention, and the quadratic form that their norm takes (split_heads, merge_heads).
 #pragma once
 
+#include "clifford/transformer/heads_launch.cuh"
 #include "clifford/pointwise/square_sum.cuh"
 #include "gradewise/math.cuh"
 #include "gradewise/strided.cuh"

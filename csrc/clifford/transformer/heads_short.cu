@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr int LANES = 32;
+using short_heads::LANES;
 /// Loads that a thread has under way.
 constexpr int DEPTH = 8;
 
@@ -30,7 +30,7 @@ struct Rows {
 
     /// The warps of a block have heads that follow each other; blockIdx.y counts them by group and head. `tiles` rows for each thread.
     GW_DEVICE Rows(const Heads& sizes, int tiles)
-        : sizes(sizes), width(sizes.width()), pitch(sizes.width() | 1), lane(static_cast<int>(threadIdx.x)) {
+        : sizes(sizes), width(sizes.width()), pitch(heads::pitch(sizes.width())), lane(static_cast<int>(threadIdx.x)) {
         const i64 pair = static_cast<i64>(blockIdx.y) * blockDim.y + threadIdx.y;
         g = pair / sizes.heads;
         h = pair - g * sizes.heads;

@@ -5,8 +5,9 @@
 // memory, in a fixed order.
 #include "gradewise/integers.cuh"
 #include "gradewise/math.cuh"
+#include "clifford/transformer/norm_launch.cuh"
 
-constexpr int TILE = 32, WARPS = 8, MOST_PLANES = 32;
+using joint_norm_tile::MOST_PLANES, joint_norm_tile::TILE, joint_norm_tile::WARPS;
 
 /// Loads of an array that a thread has under way.
 constexpr int DEPTH = 4;

@@ -4,6 +4,11 @@
 use super::Array;
 use crate::{
     CudaDevice, DType, Error, Result,
+    csrc::{
+        held_rows as held_threads,
+        partials::{LANES, RESULTS},
+        streamed_rows as streams_of,
+    },
     runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Shape;
@@ -88,11 +93,11 @@ pub(crate) fn streamed_rows(
     }
     let (along, packs) =
         streamed(columns / wide, streams.shortest).filter(|_| aligned(columns, wide, arrays))?;
-    let threads = if packs == 4 { 128 } else { 512 };
-    let shared = streams.arrays * threads as usize * packs * 16 + streams.kept;
+    let threads = streams_of::threads(packs) as u32;
+    let shared = streams_of::shared(streams.arrays, packs, streams.kept);
     let available = info.max_shared_memory + RESERVED;
     // As many threads as have room for the rows in registers.
-    let resident = (512 / threads as usize).min(available / (shared + FIXED));
+    let resident = streams_of::blocks(packs).min(available / (shared + FIXED));
     let together = threads / along;
     let most = info.multiprocessors as usize * resident;
     let blocks = rows.div_ceil(together as usize).clamp(1, most.max(1));
@@ -124,7 +129,7 @@ fn held(row: usize, size: usize) -> Option<(u32, usize)> {
     let few = [32, 64, 128, 256].into_iter().find(|&along| packs(along) <= most);
     let along = few.or_else(|| match size {
         2 => Some(256).filter(|&along| packs(along) <= 8),
-        4 => Some(1024).filter(|&along| packs(along) <= 4),
+        4 => Some(held_threads::threads(size, 4) as u32).filter(|&along| packs(along) <= 4),
         _ => None,
     })?;
     (row >= 16).then(|| (along, packs(along)))
@@ -209,10 +214,11 @@ pub(crate) fn sum_partials_into(
     if count == 0 {
         return Ok(());
     }
-    let grid = Grid::new([count.div_ceil(32).min(1 << 16), 1, 1], [32, 8, 1]);
+    let blocks = count.div_ceil(RESULTS).min(1 << 16);
+    let grid = Grid::new([blocks, 1, 1], [RESULTS as u32, LANES as u32, 1]);
     let args = Args::new().array(partials).array(out).size(chunks).size(count).double(scale);
-    // SAFETY: 1: compared above. 2: `out` is what the caller has to write, and not the partial sums. 3: csrc/ops/partials.cu wants 32
-    // results by 8 lanes.
+    // SAFETY: 1: compared above. 2: `out` is what the caller has to write, and not the partial sums. 3: `RESULTS`
+    // results by `LANES` threads for each.
     unsafe { device.launch(operation, Kernel::new("sum_partials", out.dtype()), grid, args) }
 }
 

@@ -9,7 +9,6 @@ pub mod fields;
 mod graph;
 #[cfg(test)]
 mod launch_cost;
-mod launches;
 mod loss;
 mod matmul;
 mod norm;
@@ -19,6 +18,8 @@ mod pointwise;
 mod reduce;
 mod shape;
 
+use crate::runtime;
+
 pub use attention::{
     Attention, AttentionOptions, RotaryTable, attention, attention_backward, attention_backward_packed,
     rotary,
@@ -27,7 +28,6 @@ pub use graph::{
     concat_segment_mean, edge_difference, gather, index_select, net_inflow, net_inflow_onto, scatter_add,
     segment_spread, segment_sum,
 };
-pub use launches::{shared_bytes_of_kernel, threads_of_kernel};
 pub use loss::{
     CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward, mean_squared_error,
     mean_squared_error_backward,
@@ -46,3 +46,25 @@ pub use pointwise::{
 };
 pub use reduce::{Summary, Validation, cumsum, max_over, mean, min_over, sum, sum_to};
 pub use shape::{concat, pad, stack};
+
+/// The dynamic shared memory of a block of a kernel where it is the same at every launch: of tiles of matrix products and of convolutions of
+/// fields, and of blocks of equivariant networks, all for compute capability 9.0.
+#[must_use]
+pub fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
+    let of_tile = runtime::tuning::Tile::shared_bytes_of_kernel(kernel);
+    of_tile
+        .or_else(|| fields::convolution::shared_bytes_of_kernel(kernel))
+        .or_else(|| runtime::cuda::image::launch(kernel).map(|launch| launch.shared))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn kernels_of_tiles_have_dynamic_shared_memory() {
+        use super::shared_bytes_of_kernel;
+        for kernel in ["gw_matmul_hopper_kk_256_1_f32", "gw_field_hopper_forward_192_f32"] {
+            assert!(shared_bytes_of_kernel(kernel).is_some_and(|bytes| bytes > 100_000), "{kernel}");
+        }
+        assert_eq!(shared_bytes_of_kernel("gw_gate_fwd_f32"), None);
+    }
+}

@@ -9,8 +9,7 @@ use clap::Args;
 use gradewise_kernels::{
     BuildInfo, Resources, build_info,
     occupancy::{Limits, Needs},
-    shared_bytes_of_kernel, threads_of_kernel,
-    tuning::Tile,
+    shared_bytes_of_kernel,
 };
 use serde::Serialize;
 use std::fmt::Write;
@@ -40,9 +39,9 @@ enum Fit {
 
 /// List the GPU kernels of this build: what each needs, and how many blocks of it a multiprocessor holds.
 ///
-/// Registers, static shared memory, stack and spills are as the compiler reports them. Occupancy follows from these, from the threads of
-/// the blocks that the library launches, and from the dynamic shared memory of a block. For matrix products the tile determines the dynamic
-/// shared memory; for other kernels it depends on shapes (--shared). Needs no GPU, but a build with kernels.
+/// Registers, static shared memory, stack and spills are as the compiler reports them. Occupancy follows from these, from the threads that
+/// a block has at most, and from the dynamic shared memory of a block. For matrix products and blocks the dynamic shared memory is
+/// fixed; for other kernels it depends on shapes (--shared). Needs no GPU, but a build with kernels.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,7 +56,7 @@ pub struct Kernels {
     /// An architecture, such as 90a.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
-    /// Threads of a block [default: those that the library launches each kernel with]
+    /// Threads of a block [default: the most that each kernel is compiled for]
     #[arg(long)]
     pub threads: Option<u32>,
     /// Bytes of dynamic shared memory of a block.
@@ -108,17 +107,17 @@ fn lines(arguments: &Kernels, build: &BuildInfo) -> Result<Vec<Line>> {
 }
 
 fn line(arguments: &Kernels, resources: Resources) -> Line {
-    let Resources { kernel, target, registers, shared, stack, spills } = resources;
-    let tile = shared_bytes_of_kernel(kernel);
-    let (threads, dynamic) = match tile {
-        Some(shared) => (Tile::THREADS, u32::try_from(shared).unwrap_or(u32::MAX)),
-        None => (arguments.threads.unwrap_or_else(|| threads_of_kernel(kernel)), arguments.shared),
+    let Resources { kernel, target, threads, registers, shared, stack, spills } = resources;
+    let fixed = shared_bytes_of_kernel(kernel);
+    let (threads, dynamic) = match fixed {
+        Some(shared) => (threads, u32::try_from(shared).unwrap_or(u32::MAX)),
+        None => (arguments.threads.unwrap_or(threads), arguments.shared),
     };
     let shared = shared.saturating_add(dynamic);
     let fit = match Limits::of(target) {
         None => Fit::Not { problem: format!("nothing is known about sm_{target}") },
         // On other architectures these kernels are compiled empty, and are never launched.
-        Some(limits) if limits.capability != 90 && tile.is_some() => {
+        Some(limits) if limits.capability != 90 && fixed.is_some() => {
             Fit::Not { problem: "for sm_90a only".to_owned() }
         }
         Some(limits) => match limits.occupancy(Needs { threads, registers, shared }) {
@@ -159,12 +158,12 @@ fn table(lines: &[Line]) -> String {
 mod tests {
     use super::*;
 
-    const REPORT: &str = "kernel target registers shared stack spills
-gw_gate_fwd_f32 80 32 0 0 0
-gw_gate_fwd_f32 90a 40 1024 0 0
-gw_attention_warp_fwd_64_bf16 90a 128 0 0 0
-gw_matmul_hopper_kk_256_2_f32 80 4 0 0 0
-gw_matmul_hopper_kk_256_2_f32 90a 168 0 0 0
+    const REPORT: &str = "kernel target threads registers shared stack spills
+gw_gate_fwd_f32 80 256 32 0 0 0
+gw_gate_fwd_f32 90a 256 40 1024 0 0
+gw_attention_warp_fwd_64_bf16 90a 128 128 0 0 0
+gw_matmul_hopper_kk_256_2_f32 80 384 4 0 0 0
+gw_matmul_hopper_kk_256_2_f32 90a 384 168 0 0 0
 ";
     const BUILD: BuildInfo = BuildInfo {
         targets: &["80", "90a"],

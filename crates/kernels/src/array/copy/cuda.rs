@@ -56,11 +56,8 @@ pub(crate) unsafe fn into(
     }
 }
 
-/// Most arrays that one launch joins: what a kernel's parameters have room for.
-pub(crate) const JOINED: usize = 16;
-
-/// Most arrays that are parameters of their own, which the compiler unrolls; more are looked through one by one.
-const FEW: usize = 4;
+/// Most arrays that one launch joins, and most that are parameters of their own; more are looked through one by one.
+pub(crate) use crate::csrc::copies::{FEW_JOINED as FEW, MOST_JOINED as JOINED};
 
 /// Most elements of an array that is copied together with others: of larger ones, a launch is worth its time, and the kernel of its own that
 /// turns matrices is faster.

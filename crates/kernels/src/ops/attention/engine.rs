@@ -1,7 +1,11 @@
 //! The kernels of attention on CUDA: which one serves a problem, and its sizes.
 
 use super::Problem;
-use crate::{Array, CudaDevice, DType, runtime::cuda::Kernel};
+use crate::{
+    Array, CudaDevice, DType,
+    csrc::{attention_hopper, attention_simt, attention_warp},
+    runtime::cuda::Kernel,
+};
 
 /// The instructions that compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +62,8 @@ impl Engine {
 
     pub const fn threads(self, pass: Pass, size: usize) -> u32 {
         match self {
-            Self::Simt => 256,
-            Self::Warp => 128,
+            Self::Simt => attention_simt::THREADS as u32,
+            Self::Warp => attention_warp::THREADS as u32,
             Self::Hopper => Hopper::of(pass, size).threads(),
         }
     }
@@ -99,15 +103,11 @@ impl Engine {
     pub fn tile(self, pass: Pass, size: usize, dtype: DType) -> (usize, usize) {
         match self {
             Self::Simt => {
-                let element = dtype.accumulator().size();
-                let rows = if pass == Pass::Forward && element == 4 { 32 } else { 16 };
-                let tiles = if pass == Pass::Forward { 2 } else { 3 };
-                (rows, (tiles * rows * (size + 1) + rows * (rows + 1)) * element)
+                let (backward, element) = ((pass != Pass::Forward).into(), dtype.accumulator().size());
+                (attention_simt::rows(backward, element), attention_simt::shared(backward, size, element))
             }
-            Self::Warp => {
-                let rows = if pass == Pass::Forward { 64 + 4 * 64 } else { 2 * 64 + 4 * 32 };
-                (64, rows * (size + 8) * 2)
-            }
+            Self::Warp if pass == Pass::Forward => (attention_warp::ROWS, attention_warp::forward(size)),
+            Self::Warp => (attention_warp::ROWS, attention_warp::backward(size)),
             Self::Hopper => {
                 let hopper = Hopper::of(pass, size);
                 (hopper.rows, hopper.bytes(size))
@@ -116,34 +116,41 @@ impl Engine {
     }
 }
 
-/// What a kernel of csrc/attention/hopper.cuh or hopper_backward.cuh has.
+/// What a kernel of warpgroups has.
 pub(super) struct Hopper {
     /// Warpgroups that multiply.
     consumers: usize,
     /// Tokens of a tile that stays and of one that passes by.
     pub rows: usize,
     pub columns: usize,
-    /// Tiles that pass by: as many pairs are in shared memory. Of those that stay there is one pair.
+    /// Pairs of tiles that pass by and are in shared memory. Of those that stay there is one pair.
     stages: usize,
 }
 
 impl Hopper {
-    /// Shared memory beside the tiles: barriers, and in the backward pass two numbers for each query of a stage.
-    const MORE_BYTES: usize = 2048;
-
     pub const fn of(pass: Pass, size: usize) -> Self {
-        match pass {
-            Pass::Forward => Self { consumers: 2, rows: 128, columns: 128, stages: 2 },
-            Pass::BackwardQ if size == 64 => Self { consumers: 3, rows: 192, columns: 64, stages: 3 },
-            Pass::BackwardQ | Pass::BackwardKv => Self { consumers: 2, rows: 128, columns: 64, stages: 3 },
+        use attention_hopper::{
+            BACKWARD_COLUMNS, BACKWARD_STAGES, CONSUMERS, KEYS, ROWS, STAGES, backward_consumers,
+            backward_rows,
+        };
+        let of_keys = match pass {
+            Pass::Forward => return Self { consumers: CONSUMERS, rows: ROWS, columns: KEYS, stages: STAGES },
+            Pass::BackwardQ => 0,
+            Pass::BackwardKv => 1,
+        };
+        Self {
+            consumers: backward_consumers(of_keys, size),
+            rows: backward_rows(of_keys, size),
+            columns: BACKWARD_COLUMNS,
+            stages: BACKWARD_STAGES,
         }
     }
 
     const fn bytes(&self, size: usize) -> usize {
-        2 * (self.rows + self.stages * self.columns) * size * 2 + Self::MORE_BYTES
+        attention_hopper::shared(self.rows, self.columns, self.stages, size)
     }
 
     const fn threads(&self) -> u32 {
-        128 * (self.consumers as u32 + 1)
+        attention_hopper::threads(self.consumers) as u32
     }
 }

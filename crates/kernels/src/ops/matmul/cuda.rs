@@ -9,6 +9,7 @@ use crate::{
     Array, Compute, CudaDevice, DType, Products, Result,
     array::rows::sum_partials_into,
     cpu::gemm::Sizes,
+    csrc::{simt_tile, warp_tile},
     runtime::cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::Shape;
@@ -59,33 +60,38 @@ struct Tiles {
 }
 
 const fn tiles(a: bool, b: bool) -> Option<Tiles> {
+    const fn simt(name: &'static str, side: usize) -> Tile {
+        Tile { name, rows: side, columns: side, shared: 0 }
+    }
+    /// The shared memory is the same for elements of 32 and of 16 bits.
+    const fn warp(name: &'static str, [rows, columns]: [usize; 2], [a, b]: [usize; 2]) -> Tile {
+        Tile { name, rows, columns, shared: warp_tile::shared(rows, columns, a, b, 4) }
+    }
+    const SMALL: [usize; 2] = [warp_tile::SMALL_ROWS, warp_tile::SMALL_COLUMNS];
+    const LARGE: [usize; 2] = [warp_tile::LARGE_ROWS, warp_tile::LARGE_COLUMNS];
     macro_rules! layout {
-        ($layout:literal, $small:literal, $large:literal) => {{
-            const fn tile(name: &'static str, rows: usize, columns: usize, shared: usize) -> Tile {
-                Tile { name, rows, columns, shared }
-            }
+        ($layout:literal, $transposed:expr) => {
             Some(Tiles {
-                short: tile(concat!("matmul_short_", $layout), 32, 32, 0),
+                short: simt(concat!("matmul_short_", $layout), simt_tile::SMALL),
                 simt: const {
                     &[
-                        tile(concat!("matmul_simt_", $layout, "_s"), 32, 32, 0),
-                        tile(concat!("matmul_simt_", $layout, "_l"), 64, 64, 0),
+                        simt(concat!("matmul_simt_", $layout, "_s"), simt_tile::SMALL),
+                        simt(concat!("matmul_simt_", $layout, "_l"), simt_tile::LARGE),
                     ]
                 },
                 warp: const {
                     &[
-                        tile(concat!("matmul_warp_", $layout, "_s"), 64, 32, $small),
-                        tile(concat!("matmul_warp_", $layout, "_l"), 128, 64, $large),
+                        warp(concat!("matmul_warp_", $layout, "_s"), SMALL, $transposed),
+                        warp(concat!("matmul_warp_", $layout, "_l"), LARGE, $transposed),
                     ]
                 },
             })
-        }};
+        };
     }
-    // The dynamic shared memory is `SHARED_BYTES` of csrc/mma/warp.cuh, the same for 32-bit and 16-bit elements.
     match (a, b) {
-        (false, false) => layout!("nn", 30_720, 59_392),
-        (false, true) => layout!("nt", 30_720, 61_440),
-        (true, false) => layout!("tn", 28_672, 53_248),
+        (false, false) => layout!("nn", [0, 0]),
+        (false, true) => layout!("nt", [0, 1]),
+        (true, false) => layout!("tn", [1, 0]),
         (true, true) => None,
     }
 }
@@ -96,7 +102,8 @@ pub(crate) const SHORT: usize = 16;
 /// Where most of an instruction's operands would be padding, ordinary multiply-adds are as fast, and exact.
 const LEAST: usize = 16;
 /// Threads of a block, of every kernel.
-const THREADS: u32 = 128;
+const THREADS: u32 = warp_tile::THREADS as u32;
+const _: () = assert!(simt_tile::THREADS == warp_tile::THREADS);
 
 /// The architecture that the kernels' code was compiled for, times ten.
 struct Target(i32);

@@ -3,14 +3,10 @@
 use super::{Adam, Sgd, WeightDecay};
 use crate::{
     Array, CudaDevice, DType, Device, Error, Result,
+    csrc::optim::{MOST, PARTS, PER_BLOCK, REPORTED},
     runtime::cuda::{Args, Buffer, Grid, Kernel, Words},
 };
 use std::sync::{Mutex, PoisonError};
-
-/// Elements that one block works on; as in csrc/ops/optim.cu.
-const PER_BLOCK: usize = 4096;
-/// Parameters of one launch, at most; as in csrc/ops/optim.cu.
-const MOST: usize = 640;
 
 /// One parameter of a launch.
 #[repr(C)]
@@ -247,10 +243,6 @@ fn check(
     Ok(Some(first.dtype()))
 }
 
-/// Partial results of a block, and what is reported of all gradients together, in csrc/ops/optim.cu.
-const PARTS: usize = 3;
-const WHOLE: usize = 4;
-
 /// Norms of gradients and what follows from them, computed without the host.
 pub struct Decision {
     starts: Words,
@@ -290,7 +282,7 @@ impl Decision {
         Ok(Self {
             starts: Words::new(device, NAME, &starts)?,
             partial: Array::for_kernel(NAME, [blocks, PARTS], DType::F64, device)?,
-            report: Array::for_kernel(NAME, [WHOLE + sizes.len()], DType::F64, device)?,
+            report: Array::for_kernel(NAME, [REPORTED + sizes.len()], DType::F64, device)?,
             gradients: sizes.len(),
             elements: sizes.iter().sum(),
         })
@@ -345,7 +337,7 @@ impl Decision {
             .pointer(state.constants.pointer())
             .array(&self.report)
             .pointer(state.control.pointer());
-        // SAFETY: 1: a scalar loss, and the partial sums and starts of as many gradients as were announced, with `WHOLE` numbers and a
+        // SAFETY: 1: a scalar loss, and the partial sums and starts of as many gradients as were announced, with `REPORTED` numbers and a
         // norm of each in the report. 2: report and control are written by nothing else in this launch. 3: one block of 256 threads. 4: both
         // states are borrowed; all is on one device, which was compared above.
         unsafe { state.device.launch(NAME, Kernel::new("decide", loss.dtype()), Grid::blocks(1, 256), args) }
@@ -357,7 +349,7 @@ impl Decision {
     /// Errors of the work queued on the device until then.
     pub fn report(&self) -> Result<Decided> {
         let mut values = self.report.to_vec::<f64>()?;
-        let each = values.split_off(WHOLE);
+        let each = values.split_off(REPORTED);
         let zeros = values[2] / self.elements.max(1) as f64;
         Ok(Decided { loss: values[0], norm: values[1], each, zeros, largest: values[3] })
     }

@@ -4,11 +4,9 @@ use super::Order;
 use crate::{
     Array, CudaDevice, Positions, Result,
     array::rows::row_grid,
+    csrc::order::{SORTERS, TILE},
     runtime::cuda::{Args, Grid, Kernel},
 };
-
-/// Elements of a tile (csrc/ops/order.cu).
-const TILE: usize = 1024;
 
 /// The first elements of each row of a contiguous array, as many as the last axis of `shape` says, and their positions.
 pub(super) fn first(
@@ -44,12 +42,12 @@ pub(super) fn first(
         .int(descending);
     let tiles = rows * size.div_ceil(TILE);
     // SAFETY: 1: x is contiguous, and `target` has room for whole rows, or for the `keep` first elements of each in the last launch. 2: new
-    // arrays. 3: tiles are sorted by 512 threads.
+    // arrays. 3: tiles are sorted by `SORTERS` threads.
     unsafe {
         device.launch(
             operation,
             Kernel::new("sort_tiles", x.dtype()),
-            Grid::blocks(tiles.min(1 << 16), 512),
+            Grid::blocks(tiles.min(1 << 16), SORTERS as u32),
             args,
         )?
     };

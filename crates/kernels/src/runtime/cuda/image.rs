@@ -89,6 +89,8 @@ pub struct Resources {
     pub kernel: &'static str,
     /// The architecture, such as `90a`.
     pub target: &'static str,
+    /// Most threads of a block: those that it is launched with, or fewer where rows are short.
+    pub threads: u32,
     /// Registers per thread.
     pub registers: u32,
     /// Bytes of static shared memory per block.
@@ -103,7 +105,7 @@ impl BuildInfo {
     /// The lines of the report.
     pub fn resources(&self) -> Vec<Resources> {
         let line = |line: &'static str| {
-            let [kernel, target, registers, shared, stack, spills] =
+            let [kernel, target, threads, registers, shared, stack, spills] =
                 line.split_whitespace().collect::<Vec<_>>()[..]
             else {
                 return None;
@@ -113,6 +115,7 @@ impl BuildInfo {
             Some(Resources {
                 kernel,
                 target,
+                threads: number(threads)?,
                 registers,
                 shared,
                 stack: number(stack)?,
@@ -196,13 +199,13 @@ mod tests {
 
     #[test]
     fn the_report_is_read_without_its_head() {
-        let report =
-            "kernel   target registers   shared  stack  spills\ngw_gate_f32   90a   42   16   0   8\n";
+        let report = "kernel  target threads registers  shared stack spills\ngw_gate_f32   90a   256  42   16   0   8\n";
         let info =
             BuildInfo { targets: &["90a"], ptx: "", toolkit: "", kernels: 1, assertions: false, report };
         let expected = Resources {
             kernel: "gw_gate_f32",
             target: "90a",
+            threads: 256,
             registers: 42,
             shared: 16,
             stack: 0,

@@ -9,6 +9,7 @@
 mod cache;
 
 use super::image;
+use crate::csrc::product_four_lanes;
 use gradewise_core::Signature;
 use gradewise_ffi::{
     Context, Module,
@@ -22,9 +23,6 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Most generators of an algebra whose product is unrolled; larger ones go by tables.
 const MOST_GENERATORS: u8 = 5;
-
-/// Shared memory of a block that the kernels of csrc/clifford/product/four_lanes.cuh need at most.
-pub(crate) const QUADS_SHARED: usize = 160 << 10;
 
 /// The source text of an algebra's kernels for devices whose blocks may have `shared_memory` bytes; `None` for one too large to unroll.
 fn source(signature: Signature, shared_memory: usize) -> Option<String> {
@@ -40,11 +38,11 @@ fn source(signature: Signature, shared_memory: usize) -> Option<String> {
     let blades = 1 << generators.max(3);
     let mut families = vec![format!("SM90_{blades}")];
     // These need a central pseudoscalar that is invertible.
-    let has_quads = generators == MOST_GENERATORS && r == 0;
-    if has_quads {
+    let has_four_lanes = generators == MOST_GENERATORS && r == 0;
+    if has_four_lanes {
         families.push("FOUR_LANES".to_owned());
     }
-    if !has_quads || shared_memory < QUADS_SHARED {
+    if !has_four_lanes || shared_memory < product_four_lanes::MOST_SHARED {
         families.push(format!("PERSISTENT_{blades}"));
     }
     let by_rows: Vec<String> =

@@ -10,6 +10,7 @@ mod table;
 
 pub use table::{Choice, Layout, Shape, Table, TableError};
 
+use crate::csrc::hopper_tile;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
@@ -46,7 +47,7 @@ impl Tile {
     pub const ALL: [Self; 3] = [Self::new(256, 2, 4), Self::new(256, 1, 4), Self::new(128, 1, 5)];
 
     /// Threads of a block, of every tile.
-    pub const THREADS: u32 = 384;
+    pub const THREADS: u32 = hopper_tile::THREADS as u32;
 
     const fn new(columns: usize, cluster: usize, stages: usize) -> Self {
         Self { rows: 128, columns, cluster, stages }
@@ -57,8 +58,7 @@ impl Tile {
         Self { rows, columns, cluster: 1, stages }
     }
 
-    /// Bytes of shared memory of a block: `stages` buffers of 128 bytes for each row and column, two of 16 KiB for results on
-    /// their way out, and 1 KiB of barriers.
+    /// Bytes of shared memory of a block: `stages` buffers of 128 bytes for each row and column, results on their way out, and barriers.
     ///
     /// ```
     /// use gradewise_kernels::tuning::Tile;
@@ -66,15 +66,15 @@ impl Tile {
     /// ```
     #[must_use]
     pub const fn shared_bytes(self) -> usize {
-        self.stages * (self.rows + self.columns) * 128 + (32 << 10) + 1024
+        hopper_tile::shared(self.rows, self.columns, self.stages, 1)
     }
 
     /// The tile of exact `f32` products (csrc/mma/hopper_exact.cuh), of which there is one kernel for each layout.
     pub(crate) const EXACT: Self = Self::ALL[2];
 
-    /// Bytes of shared memory of kernels of exact products, whose four buffers have the second operand twice.
+    /// Bytes of shared memory of kernels of exact products, whose buffers have the second operand twice.
     pub(crate) const fn exact_shared_bytes(self) -> usize {
-        4 * (self.rows + 2 * self.columns) * 128 + (32 << 10) + 1024
+        hopper_tile::shared(self.rows, self.columns, hopper_tile::EXACT_STAGES, hopper_tile::EXACT_COPIES)
     }
 
     /// The dynamic shared memory of a kernel of matrix products by tiles.

@@ -2,14 +2,9 @@
 //! layers alone.
 
 use super::operands::Sizes;
-use crate::CudaDevice;
+pub(super) use crate::csrc::block_simt::{MOST_FEATURES, THREADS};
+use crate::{CudaDevice, csrc::block_simt};
 use gradewise_core::Algebra;
-
-/// Most features: one for each lane of a warp.
-pub(super) const MOST_FEATURES: usize = 32;
-
-/// Threads of a block, of which the groups without rows help with the matrices.
-pub(super) const THREADS: usize = 256;
 
 /// How the rows of a block are shared out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,20 +34,20 @@ impl Shape {
         shapes
     }
 
-    /// Bytes of dynamic shared memory, forward and backward, as `BlockSimtForward` and `BlockSimtBackward` lay it out, with so many square
-    /// matrices for each grade.
+    /// Bytes of dynamic shared memory, forward and backward, with so many square matrices for each grade.
     pub fn shared(&self, algebra: &Algebra, sizes: Sizes, maps: usize) -> [usize; 2] {
         let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
-        let (inputs, features) = (sizes.inputs.next_multiple_of(4), sizes.features.next_multiple_of(4));
-        // Where there is no first map, its padding is there all the same.
-        let matrices = |padding: usize| grades * features * (inputs + maps * features + (1 + maps) * padding);
-        let weights = if blades > 16 { paths * self.lanes } else { 0 };
-        let [forward, backward] = self.rows.map(|rows| self.groups * rows * blades);
-        let sums = self.groups * (3 + 3 * grades + paths) * self.lanes;
-        let forward = matrices(0) + weights + forward * (inputs + features);
-        let backward =
-            matrices(1) + weights * (1 + self.groups) + (backward * (inputs + 4 * features)).max(sums);
-        [forward * size_of::<f32>(), backward * size_of::<f32>()]
+        let Sizes { inputs, features, .. } = sizes;
+        let Self { lanes, groups, rows: [forward, backward] } = *self;
+        let matrices = |padding| block_simt::matrices(grades, inputs, features, maps, padding);
+        let weights = block_simt::weights(blades, paths, lanes);
+        let forward = block_simt::forward_rows(groups * forward, blades, inputs, features);
+        let backward = block_simt::backward_rows(groups * backward, blades, inputs, features);
+        let sums = block_simt::sums(grades, paths) * lanes;
+        [
+            block_simt::forward(matrices(0), weights, forward),
+            block_simt::backward(matrices(1), weights, groups, backward, sums),
+        ]
     }
 
     /// The first shape with at most one block for each multiprocessor, or the largest; `None` where none fits into shared memory.

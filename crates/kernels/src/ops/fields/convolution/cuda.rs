@@ -7,6 +7,10 @@ use super::{
 use crate::{
     Array, Compute, CudaDevice, DType, Error, Products, Result,
     array::rows::sum_partials_into,
+    csrc::{
+        field_tile::{SIDE, WARP_ROWS},
+        warp_tile,
+    },
     ops::matmul::cuda::has_warp_kernels,
     runtime::cuda::{Args, Grid, Kernel},
 };
@@ -58,7 +62,12 @@ struct Tile {
     shared: usize,
 }
 
-const THREADS: u32 = 128;
+const THREADS: u32 = warp_tile::THREADS as u32;
+
+/// A tile for matrix instructions, which take operands transposed or not. Its shared memory is the same for elements of 32 and of 16 bits.
+const fn tile(name: &'static str, rows: usize, [a, b]: [usize; 2]) -> Tile {
+    Tile { name, rows, columns: SIDE, shared: warp_tile::shared(rows, SIDE, a, b, 4) }
+}
 
 impl Engine {
     /// The fastest engine that serves. Matrix instructions need channels of both fields in whole packs of 16 bytes, and pay where an
@@ -85,17 +94,17 @@ impl Engine {
 
     fn gather(self) -> Tile {
         match self {
-            Self::Simt => Tile { name: "field_gather_simt", rows: 64, columns: 64, shared: 0 },
-            Self::Warp => Tile { name: "field_gather_warp", rows: 128, columns: 64, shared: 61_440 },
-            Self::Exact => Tile { name: "field_gather_exact", rows: 64, columns: 64, shared: 40_960 },
+            Self::Simt => Tile { name: "field_gather_simt", rows: SIDE, columns: SIDE, shared: 0 },
+            Self::Warp => tile("field_gather_warp", WARP_ROWS, [0, 1]),
+            Self::Exact => tile("field_gather_exact", SIDE, [0, 1]),
         }
     }
 
     fn gradient(self) -> Tile {
         match self {
-            Self::Simt => Tile { name: "field_gradient_simt", rows: 64, columns: 64, shared: 0 },
-            Self::Warp => Tile { name: "field_gradient_warp", rows: 128, columns: 64, shared: 53_248 },
-            Self::Exact => Tile { name: "field_gradient_exact", rows: 64, columns: 64, shared: 36_864 },
+            Self::Simt => Tile { name: "field_gradient_simt", rows: SIDE, columns: SIDE, shared: 0 },
+            Self::Warp => tile("field_gradient_warp", WARP_ROWS, [1, 0]),
+            Self::Exact => tile("field_gradient_exact", SIDE, [1, 0]),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{Rows, added};
 use crate::{
     Array, CudaDevice, DType, Index, Result,
     array::{index::Resident, strided::divisor},
+    csrc::edges::{self, COLUMNS, LONG_EDGES, LONG_RESULTS, NODES, STAGED},
     ops::clifford::block::mv_block,
     runtime::cuda::{
         Args, Grid, Kernel,
@@ -26,13 +27,6 @@ const SUMMING: usize = 1024;
 /// The most blocks of the leading axes that a thread takes.
 const DEPTH: usize = 8;
 
-/// Columns that a thread of `edge_difference_rows` takes, and the elements of a block's rows.
-const COLUMNS: usize = 4;
-const STAGED: usize = 1024;
-
-/// Nodes of a tile of `concat_segment_mean`.
-const TILE: usize = 32;
-
 /// The names of an ordinary kernel and of a wide one.
 type Names = [&'static str; 2];
 
@@ -47,14 +41,14 @@ const WITH_F32: (Names, &str) =
 struct Pack(usize);
 
 impl Pack {
-    /// Neighbours of a wide kernel: `WIDE_ELEMENTS` of csrc/gradewise/depth.cuh.
+    /// Neighbours of a wide kernel.
     fn wide(dtype: DType) -> Self {
-        Self((ALIGNMENT / dtype.size()).min(4))
+        Self(edges::wide(dtype.size()))
     }
 
-    /// `WIDE_MEAN_ELEMENTS` of csrc/ops/edges.cu.
+    /// Those of a kernel of means.
     fn of_means(dtype: DType) -> Self {
-        Self(if dtype.size() == 2 { 4 } else { 2 })
+        Self(edges::wide_of_means(dtype.size()))
     }
 
     /// Whether `sizes`, those of rows and the distances between them, and the addresses are multiples of so many elements.
@@ -202,7 +196,8 @@ pub(super) fn difference(
 
 /// A grid of blocks that each sum the edges of a node together, for `rows` rows of `size` results.
 fn long(rows: usize, size: usize) -> Grid {
-    Grid::new([(rows * size.div_ceil(32)).min(1 << 16), 1, 1], [32, 8, 1])
+    let blocks = (rows * size.div_ceil(LONG_RESULTS)).min(1 << 16);
+    Grid::new([blocks, 1, 1], [LONG_RESULTS as u32, LONG_EDGES as u32, 1])
 }
 
 /// `shape` is that of the result and of the `summands` that it is added to.
@@ -234,7 +229,7 @@ pub(super) fn net_inflow(
         let kernel = Kernel::new("net_inflow_long", dtype);
         let args = args.size(outer).size(nodes).size(x.size).size(edges).size(x.pitch);
         // SAFETY: 1: `require_ends`, `require_rows` and `require_shape` where the operator is entered compared the arrays with the lists; x
-        // has rows of `size` elements, `pitch` apart. 2: `out` is new. 3: 32 columns by 8 edges. 4: the lists are borrowed.
+        // has rows of `size` elements, `pitch` apart. 2: `out` is new. 3: `LONG_RESULTS` columns by `LONG_EDGES` edges. 4: the lists are borrowed.
         unsafe { device.launch(operation, kernel, long(outer * nodes, x.size), args)? };
         return added(summands, out);
     }
@@ -309,14 +304,14 @@ pub(super) fn concat_mean(
         let kernel = Kernel::new("concat_segment_mean_long", dtype);
         let args = args.size(outer).size(nodes).size(width).size(features).size(edges);
         // SAFETY: 1: `require_ends`, `require_rows` and `require_shape` where the operator is entered compared the arrays with the lists,
-        // which are contiguous. 2: `out` is new. 3: 32 columns by 8 edges. 4: the list is borrowed.
+        // which are contiguous. 2: `out` is new. 3: `LONG_RESULTS` columns by `LONG_EDGES` edges. 4: the list is borrowed.
         unsafe { device.launch(operation, kernel, long(outer * nodes, width), args)? };
         return Ok(out);
     }
-    require_counts(operation, outer, TILE * width)?;
+    require_counts(operation, outer, NODES * width)?;
     let received = width - features;
     let pack = Pack::of_means(dtype).or_one(&[features, received], &[h, messages, &out]);
-    let (tiles, tile) = (nodes.div_ceil(TILE), TILE * (width / pack.0));
+    let (tiles, tile) = (nodes.div_ceil(NODES), NODES * (width / pack.0));
     let share = Share::of(device, outer, tiles * tile, SUMMING);
     let units = share.groups * tiles * tile;
     let args = args.size(units).value(&divisor(tiles)).value(&divisor(tile));

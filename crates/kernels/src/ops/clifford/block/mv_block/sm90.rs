@@ -7,16 +7,10 @@ use super::{
 };
 use crate::{
     CudaDevice, DType,
+    csrc::block_sm90::{GROUP_THREADS, ROWS, WIDTH},
     runtime::cuda::{Grid, Kernel, Launch},
 };
 use gradewise_core::Algebra;
-
-/// Rows that a group of four warps works on, and its threads.
-const ROWS: usize = 16;
-const GROUP_THREADS: usize = 128;
-
-/// Features of a block rounded up, and columns of a tile of inputs.
-const WIDTH: usize = 32;
 
 /// Most inputs of the backward pass: two tiles.
 const MOST_INPUTS: usize = 2 * WIDTH;

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     Array, Compute, CudaDevice, DType, Device, Result,
     array::rows::sum_partials,
+    csrc::block_sm90::{self, FIRST_ROWS, MORE_COLUMNS, ROWS, WIDE},
     ops::clifford::{
         block::operands::Weights,
         linear::mv_linear::{self, Bias, cuda as linear},
@@ -16,12 +17,8 @@ use crate::{
 };
 use gradewise_core::Algebra;
 
-/// Most features.
-const WIDTH: usize = 64;
-/// Rows that a block of threads works on at a time.
-const ROWS: usize = 16;
 /// Most inputs. With more, the first map takes most of the time, and nothing was measured.
-const MOST_INPUTS: usize = 4 * WIDTH;
+const MOST_INPUTS: usize = 4 * WIDE;
 
 /// How a block with many features runs, for sizes and a dtype.
 pub(super) struct Plan {
@@ -109,14 +106,13 @@ pub(super) fn plan(
 
 /// Values of four bytes that `right`, `left` and the parameters of single features take in shared memory, with scales of the matrices.
 fn prepared(algebra: &Algebra, numbers: usize) -> usize {
-    let (grades, paths) = (algebra.grade_count(), algebra.paths().len());
-    numbers * grades * WIDTH * WIDTH + (paths + 4 * grades + 3) * WIDTH + 4
+    block_sm90::prepared(algebra.paths().len(), algebra.grade_count(), numbers)
 }
 
 /// Whether blocks of so many features run like this on this device, if the number of their inputs is not too large.
 pub(super) fn serves(device: &CudaDevice, features: usize, dtype: DType) -> bool {
     device.info().compute_capability == (9, 0)
-        && (MOST_FEATURES + 1..=WIDTH).contains(&features)
+        && (MOST_FEATURES + 1..=WIDE).contains(&features)
         && dtype != DType::F64
 }
 
@@ -146,7 +142,7 @@ impl Plan {
     /// which these kernels have it in shared memory.
     fn kept(&self, device: &CudaDevice, algebra: &Algebra) -> Result<Array> {
         // 16-bit numbers in an array of `f32`.
-        let tile = algebra.blade_count() * ROWS * WIDTH * self.numbers / 2;
+        let tile = algebra.blade_count() * ROWS * WIDE * self.numbers / 2;
         Array::for_kernel(NAME, [self.sizes.batch.div_ceil(ROWS), tile], DType::F32, device)
     }
 
@@ -185,24 +181,20 @@ impl Plan {
         grad_y: &Array,
         need_x: bool,
     ) -> Result<(Array, Option<Array>)> {
-        /// Rows of a stage.
-        const STEP: usize = 32;
-        /// Columns of x in a block of threads that has more than `WIDTH`.
-        const MORE: usize = 80;
         let Sizes { batch, inputs, features } = self.sizes;
         let (x, pitch) = (&arrays[0], linear::pitch(&arrays[0]));
         let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-        let ((kernel, launch), columns) = if inputs.div_ceil(MORE) < inputs.div_ceil(WIDTH) {
-            (self.gradients.of_80, MORE)
+        let ((kernel, launch), columns) = if inputs.div_ceil(MORE_COLUMNS) < inputs.div_ceil(WIDE) {
+            (self.gradients.of_80, MORE_COLUMNS)
         } else {
-            (self.gradients.of_64, WIDTH)
+            (self.gradients.of_64, WIDE)
         };
         let matrices = need_x.then(|| narrowed(self, &arrays[1])).transpose()?;
         let grad_x = need_x
             .then(|| Array::for_kernel(NAME, [blades, batch, pitch], self.dtype, device))
             .transpose()?;
-        let (halves, across) = (halves(algebra), inputs.div_ceil(columns));
-        let blocks = (self.multiprocessors / (across * halves)).clamp(1, batch.div_ceil(STEP));
+        let (halves, across) = (block_sm90::halves(algebra.blade_count()), inputs.div_ceil(columns));
+        let blocks = (self.multiprocessors / (across * halves)).clamp(1, batch.div_ceil(FIRST_ROWS));
         let partial = Array::for_kernel(NAME, [blocks, grades * inputs * features], DType::F32, device)?;
         let grid = Grid::new([blocks, across, halves], [launch.threads, 1, 1]).shared(launch.shared);
         let args = Args::new()
@@ -238,7 +230,7 @@ impl Plan {
         parameters: DType,
     ) -> Result<Array> {
         let (grades, features) = (algebra.grade_count(), self.sizes.features);
-        let (tiles, halves) = (self.sizes.batch.div_ceil(ROWS), halves(algebra));
+        let (tiles, halves) = (self.sizes.batch.div_ceil(ROWS), block_sm90::halves(algebra.blade_count()));
         let blocks = (self.multiprocessors / halves).clamp(1, tiles);
         let partial =
             Array::for_kernel(NAME, [blocks, 2 * grades * features * features], DType::F32, device)?;
@@ -257,11 +249,6 @@ impl Plan {
         unsafe { device.launch(NAME, kernel, grid, args)? };
         sum_partials(device, NAME, &partial, [2, grades, features, features], parameters, 1.0)
     }
-}
-
-/// Blocks of threads that share the grades in sums of gradients (csrc/clifford/block/sm90_64_halves.cuh).
-fn halves(algebra: &Algebra) -> usize {
-    if algebra.blade_count() > 4 { 2 } else { 1 }
 }
 
 /// What the backward pass keeps for the gradients of `right` and `left`.

@@ -5,7 +5,10 @@
 use super::{
     Gradients, NAME, Sizes,
     call::Backward,
-    few_to_many_kernels::{BOTH, BiasSide, COLLECT, MOST_GRADES, Map, SPREAD, SUMS, WIDTHS},
+    few_to_many_kernels::{
+        BOTH, BiasSide, COLLECT, LANES, MOST_GRADES, Map, SPREAD, SUMS, THREADS, WIDTHS, matrix,
+        sums as shared_of_sums,
+    },
 };
 use crate::{
     Array, CudaDevice, DType, Result,
@@ -21,10 +24,6 @@ pub(super) const MOST_MANY: usize = 1024;
 
 /// Elements of a pack.
 const PACK: usize = 4;
-
-/// Threads of a block, and those that share a row in `collect`, as in the kernels.
-const THREADS: usize = 256;
-const COLLECT_LANES: usize = 8;
 
 /// Most packs of a row that a block takes: blocks with few rows at a time leave threads over.
 const MOST_PACKS: usize = 64;
@@ -268,7 +267,7 @@ impl<'a> FewToMany<'a> {
 
     /// out = m·wᵀ + bias.
     fn collect(&self, many: &Array, w: &Array, bias: Option<(&Array, usize)>, out: &Array) -> Result<()> {
-        let stretches = self.stretches(THREADS / COLLECT_LANES, 1);
+        let stretches = self.stretches(THREADS / LANES, 1);
         let map = Map {
             many: many.cuda_address(),
             few_out: out.cuda_address(),
@@ -276,7 +275,7 @@ impl<'a> FewToMany<'a> {
         };
         // The kernels for 1, 4 and 8 features fill up with zeros.
         let width = if self.few == 2 { 4 } else { self.few.next_power_of_two() };
-        let shared = width * self.many * size_of::<f32>();
+        let shared = matrix(width, self.many);
         let kernel = self.kernel(COLLECT, self.pack([many, many]));
         // SAFETY: as in `spread`; the kernel keeps the matrix of a group in shared memory, in f32.
         unsafe { self.launch(kernel, [stretches, self.groups(), 1], shared, &map) }
@@ -321,7 +320,7 @@ impl<'a> FewToMany<'a> {
             ..self.map(w)
         };
         let kernel = if out.is_some() { self.kernel(BOTH, pack) } else { self.kernel(SUMS, pack) };
-        let shared = blocks.lanes() * (self.few * packs * pack + bias_of_block) * size_of::<f32>();
+        let shared = shared_of_sums(blocks.lanes(), self.few, packs * pack, bias_of_block);
         // SAFETY: as in `spread`; `sums` is new and has room for those of all stretches; the kernel adds up its rows in shared memory.
         unsafe { self.launch(kernel, [stretches, self.groups(), across], shared, &map)? };
         let sums = if stretches == 1 {

@@ -1,7 +1,6 @@
 //! Names and arguments of the kernels of csrc/clifford/linear/few_to_many.cu.
 
-/// Most groups of rows, as in the kernels.
-pub(super) const MOST_GRADES: usize = 15;
+pub(super) use crate::csrc::few_features::{LANES, MOST_GRADES, THREADS, matrix, sums};
 
 /// A function of the kernels for the widths 1, 3, 4 and 8 of the narrow side, on single elements and packs of 4, and on packs of 16 bits
 /// with all the rest in f32.

@@ -7,7 +7,8 @@ use super::{
     call::Backward,
     narrow_kernels::{
         LONG_PRODUCTS, MOST_FEATURES, MOST_GROUPS, MOST_ROWS, Map, PACK, PRODUCT_THREADS, SHORT_PRODUCTS,
-        SUM_THREADS, SUMS, Sums, WIDTHS, pitch,
+        SUM_THREADS, SUMS, Sums, WIDTHS, pitch, product as shared_of_product, rows_of_thread,
+        sums as shared_of_sums,
     },
 };
 use crate::{
@@ -136,8 +137,7 @@ impl<'a> Narrow<'a> {
             if transposed { (self.outputs, self.inputs) } else { (self.inputs, self.outputs) };
         let kind = WIDTHS.iter().position(|&width| results <= width).unwrap_or(WIDTHS.len() - 1);
         let (is_short, width) = (terms <= SHORT, WIDTHS[kind]);
-        // Short sums to wide rows leave registers for one row of a thread.
-        let rows = if is_short && width > 16 { PRODUCT_THREADS } else { 2 * PRODUCT_THREADS };
+        let rows = rows_of_thread(is_short.into(), width) * PRODUCT_THREADS;
         let tiles = self.tiles(rows);
         let (bias, biased_blades) = bias.map_or((0, 0), |(array, blades)| (array.cuda_address(), blades));
         let (in_step, out_step) = if transposed { (1, terms) } else { (results, 1) };
@@ -160,9 +160,7 @@ impl<'a> Narrow<'a> {
             tiles,
         };
         let entry = if is_short { size_of::<f64>() } else { size_of::<f32>() };
-        let shared = rows * pitch(terms).max(pitch(results)) * size_of::<f32>()
-            + terms.next_multiple_of(PACK) * width * entry
-            + width * size_of::<f32>();
+        let shared = shared_of_product(rows, terms, results, width, entry);
         let names = if is_short { SHORT_PRODUCTS } else { LONG_PRODUCTS };
         let blocks = tiles[self.groups()] as usize;
         let grid = Grid::new([blocks, 1, 1], [PRODUCT_THREADS as u32, 1, 1]).shared(shared);
@@ -205,7 +203,7 @@ impl<'a> Narrow<'a> {
             first: self.first(),
         };
         // Two pairs of tiles; later a patch of each thread.
-        let shared = (2 * rows * row).max(SUM_THREADS * PACK * PACK) * size_of::<f32>();
+        let shared = shared_of_sums(rows, self.inputs, self.outputs);
         let grid = Grid::new([stretches, groups, 1], [SUM_THREADS as u32, 1, 1]).shared(shared);
         let kernel = Kernel::new(SUMS, DType::F32);
         // SAFETY: 1: x and the gradient were compared with the sizes where the operator is entered, and are contiguous. 2: `sums` is new and

@@ -1,16 +1,9 @@
 //! Names, sizes and arguments of the kernels of csrc/clifford/linear/narrow.cu.
 
-/// Most features of either side, and most groups of rows, as in the kernels.
-pub(super) const MOST_FEATURES: usize = 32;
-pub(super) const MOST_GROUPS: usize = 15;
-
-/// Threads of a block of products and of one of sums, and most rows of a tile, as in the kernels.
-pub(super) const PRODUCT_THREADS: usize = 128;
-pub(super) const SUM_THREADS: usize = 256;
-pub(super) const MOST_ROWS: usize = 256;
-
-/// Elements of a pack of 16 bytes, and of a side of the patch of a matrix that a thread of a sum has.
-pub(super) const PACK: usize = 4;
+pub(super) use crate::csrc::narrow_map::{
+    MOST_FEATURES, MOST_GROUPS, MOST_ROWS, PACK, PRODUCT_THREADS, SUM_THREADS, pitch, product,
+    rows_of_thread, sums,
+};
 
 /// Results to a row that a product has room for, and its kernels for short sums and for others.
 pub(super) const WIDTHS: [usize; 5] = [8, 12, 16, 24, 32];
@@ -29,11 +22,6 @@ pub(super) const LONG_PRODUCTS: [&str; 5] = [
     "mv_linear_narrow_long_32",
 ];
 pub(super) const SUMS: &str = "mv_linear_narrow_grad";
-
-/// Elements from a row in shared memory to the next.
-pub(super) const fn pitch(features: usize) -> usize {
-    (features.div_ceil(PACK) | 1) * PACK
-}
 
 /// `NarrowMap` of the kernels.
 #[repr(C)]

@@ -3,23 +3,16 @@
 use super::shares::{self, Launch, MOST_ROWS, Shares};
 use crate::{
     Array, CudaDevice, Result,
-    runtime::cuda::{Grid, rtc::QUADS_SHARED},
+    csrc::product_four_lanes::{BLADES, LANES, LEAST_STAGES, MOST_SHARED, MOST_STAGES, ROW, STATIC, THREADS},
+    runtime::cuda::Grid,
 };
 use gradewise_core::Algebra;
 use std::ops::RangeInclusive;
 
-const BLADES: usize = 32;
-/// Threads of a block, and how many of them share a feature.
-const THREADS: usize = 512;
-const LANES: usize = 4;
-/// Elements from one blade to the next in a stage (PITCH in the kernels).
-const PITCH: usize = THREADS / LANES + 8;
 /// Rows in flight.
-const STAGES: RangeInclusive<usize> = 3..=4;
-/// Upper bound of the shared memory that the kernels use besides the dynamic one.
-const FIXED_SHARED: usize = 3 << 10;
+const STAGES: RangeInclusive<usize> = LEAST_STAGES..=MOST_STAGES;
 // Every dtype and both passes, in the fewest stages.
-const _: () = assert!(FIXED_SHARED + *STAGES.start() * 3 * BLADES * PITCH * size_of::<f32>() <= QUADS_SHARED);
+const _: () = assert!(STATIC + LEAST_STAGES * 3 * ROW * size_of::<f32>() <= MOST_SHARED);
 
 /// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve.
 pub(super) fn launch(
@@ -37,8 +30,8 @@ pub(super) fn launch(
         return Ok(None);
     }
     let operands = if backward { 3 } else { 2 };
-    let stage = operands * BLADES * PITCH * x.dtype().size();
-    let stages = (device.info().max_shared_memory.saturating_sub(FIXED_SHARED) / stage).min(*STAGES.end());
+    let stage = operands * ROW * x.dtype().size();
+    let stages = (device.info().max_shared_memory.saturating_sub(STATIC) / stage).min(*STAGES.end());
     let operation = if backward { "sgp_four_lanes_bwd" } else { "sgp_four_lanes_fwd" };
     let Some(kernel) =
         shares::kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| STAGES.contains(&stages))

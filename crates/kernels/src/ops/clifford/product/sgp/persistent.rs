@@ -1,16 +1,12 @@
 //! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/product/persistent.cuh).
 
 use super::shares::{Launch, Shares, at_a_time, has_clusters, kernel, sizes};
-use crate::{Array, CudaDevice, DType, Result, runtime::cuda::Grid};
+use crate::{
+    Array, CudaDevice, DType, Result,
+    csrc::product_persistent::{self as csrc, GROUP, MOST_STAGES, TRANSPOSED_STAGES},
+    runtime::cuda::Grid,
+};
 use gradewise_core::Algebra;
-
-/// How a kernel was compiled: adjacent features per thread, most threads per block, and blocks that fit on a multiprocessor.
-#[derive(Clone, Copy)]
-struct Compiled {
-    width: usize,
-    threads: usize,
-    blocks: usize,
-}
 
 /// The pass that a kernel computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,32 +19,11 @@ pub(super) enum Pass {
 
 /// Features of a row that one block can have.
 pub(super) fn widest(blades: usize) -> usize {
-    let Compiled { width, threads, .. } = Compiled::of(blades, Pass::Forward);
-    width * threads
+    csrc::width(blades) * csrc::threads(blades)
 }
 
-/// Most rows in flight (STAGES in the kernels).
-const MOST_STAGES: usize = 4;
-/// Rows that a block gathers before it writes them transposed (GROUP in the kernels), for which there are this many stages.
-const GROUP: usize = 8;
-const TURNED_STAGES: usize = 2;
-/// Shared memory that the kernels take besides the stages, and what the device takes for each block.
-const FIXED_SHARED: usize = 3 << 10;
+/// What the device takes of the shared memory for each block.
 const RESERVED_SHARED: usize = 1 << 10;
-
-impl Compiled {
-    fn of(blades: usize, pass: Pass) -> Self {
-        let (width, threads, blocks) = match (blades, pass != Pass::Forward) {
-            (..=8, false) => (2, 256, 2),
-            (..=8, true) => (2, 256, 1),
-            (..=16, false) => (1, 256, 2),
-            (..=16, true) => (1, 256, 1),
-            (_, false) => (1, 128, 3),
-            (_, true) => (1, 128, 1),
-        };
-        Self { width, threads, blocks }
-    }
-}
 
 /// The launch of a pass over operands `[blades, rows, features]` at these addresses; `None` where these kernels do not serve: rows that are
 /// too short or too long, or not a multiple of 16 bytes.
@@ -61,7 +36,8 @@ pub(super) fn launch(
     let x = arrays[0];
     let Some([blades, rows, features]) = sizes(x) else { return Ok(None) };
     let size = x.dtype().size();
-    let Compiled { width, threads, blocks } = Compiled::of(blades, pass);
+    let (width, threads) = (csrc::width(blades), csrc::threads(blades));
+    let resident = csrc::blocks(blades, (pass != Pass::Forward).into());
     let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
         return Ok(None);
     };
@@ -70,16 +46,15 @@ pub(super) fn launch(
     }
     let info = device.info();
     let operands = if pass == Pass::Forward { 2 } else { 3 };
-    let piece = blades * threads * width * size;
-    let stage = operands * piece;
+    let stage = operands * csrc::row(blades) * size;
     let kept = match pass {
-        Pass::Turned => GROUP * piece,
-        Pass::Backward if blades > 16 => 2 * algebra.paths().len() * threads * width * 4,
-        _ => 0,
+        Pass::Forward => 0,
+        Pass::Backward => csrc::weights(blades, algebra.paths().len()),
+        Pass::Turned => csrc::gathered(blades, size),
     };
-    let shared = (info.max_shared_memory + RESERVED_SHARED) / blocks;
-    let Some(available) = shared.checked_sub(RESERVED_SHARED + FIXED_SHARED + kept) else { return Ok(None) };
-    let stages = (available / stage).min(if pass == Pass::Turned { TURNED_STAGES } else { MOST_STAGES });
+    let shared = (info.max_shared_memory + RESERVED_SHARED) / resident;
+    let Some(available) = shared.checked_sub(RESERVED_SHARED + csrc::STATIC + kept) else { return Ok(None) };
+    let stages = (available / stage).min(if pass == Pass::Turned { TRANSPOSED_STAGES } else { MOST_STAGES });
     let operation = match pass {
         Pass::Forward => "sgp_persistent_fwd",
         Pass::Backward => "sgp_persistent_bwd",
@@ -92,7 +67,7 @@ pub(super) fn launch(
         Grid::new([1, slices, 1], [along as u32, together as u32, 1]).shared(stages * stage + kept);
     grid.0.cluster = [1, slices as u32, 1];
     // As many blocks as are co-resident: each keeps its weights from row to row.
-    let most = at_a_time(device, kernel, grid, blocks)?;
+    let most = at_a_time(device, kernel, grid, resident)?;
     let turned = pass == Pass::Turned;
     let at_once = if turned { GROUP } else { together };
     let units = rows.div_ceil(at_once);

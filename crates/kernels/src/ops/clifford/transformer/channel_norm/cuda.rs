@@ -4,13 +4,11 @@ use super::{Activation, Gradients, NAME, Operands, Options, Sizes};
 use crate::{
     Array, CudaDevice, Result,
     array::rows::sum_partials,
+    csrc::channel_norm_tile::{TILE, WARPS},
     ops::clifford::transformer::{Order, order::MOST_BLADES},
     runtime::cuda::{Args, Grid, Kernel},
 };
 
-/// Rows of a tile, and warps of a block, of csrc/clifford/transformer/channel_norm.cu.
-const TILE: usize = 32;
-const WARPS: u32 = 16;
 /// The most blocks of a backward pass, each with a partial sum for each gain.
 const MOST_BLOCKS: usize = 1 << 10;
 
@@ -76,7 +74,7 @@ fn kernel_options(options: Options) -> KernelOptions {
 
 /// A block for each tile, as long as there are not too many.
 fn grid(rows: usize) -> Grid {
-    Grid::new([rows.div_ceil(TILE).clamp(1, MOST_BLOCKS), 1, 1], [TILE as u32, WARPS, 1])
+    Grid::new([rows.div_ceil(TILE).clamp(1, MOST_BLOCKS), 1, 1], [TILE as u32, WARPS as u32, 1])
 }
 
 pub(super) fn forward(

@@ -7,18 +7,12 @@ use super::{
 };
 use crate::{
     Array, Result,
+    csrc::equi_direct::{MOST_ENTRIES, THREADS, TILE},
     runtime::cuda::{Args, Grid, Kernel},
 };
 
 /// Most rows, each of which a tile of columns reads the parameters for again.
 const MOST_ROWS: usize = 1024;
-
-/// Rows and columns of a block's tile, and its threads.
-const TILE: usize = 32;
-const THREADS: u32 = 256;
-
-/// Most entries of the maps, which a block has in shared memory.
-const MOST_ENTRIES: usize = 128;
 
 /// Whether so few rows are mapped directly.
 pub(super) fn serves(maps: &Maps, sizes: Sizes) -> bool {
@@ -68,7 +62,7 @@ fn product(
         .value(&features)
         .value(&results)
         .size(sizes.rows);
-    let grid = Grid::new(blocks, [THREADS, 1, 1]);
+    let grid = Grid::new(blocks, [THREADS as u32, 1, 1]);
     // SAFETY: 1: the operator's entry compared the operands with the sizes; all are contiguous, and the table is of these maps. 2: the results
     // are new, and have a row for each scalar and each channel of each blade. 3: a block for each tile of each pair, as the kernel numbers
     // them. 4: the caller borrows the operands, features and results.
@@ -119,7 +113,7 @@ pub(super) fn of_matrices(
         .size(sizes.rows);
     let across = sizes.top_in().max(2 * sizes.channels_in).div_ceil(TILE);
     let down = tiles(sizes.top_out(), 2 * sizes.channels_out, sizes.others());
-    let grid = Grid::new([across, down, 1], [THREADS, 1, 1]);
+    let grid = Grid::new([across, down, 1], [THREADS as u32, 1, 1]);
     // SAFETY: as in `product`: features and gradient have the rows that the sizes say; both gradients of matrices and that of what is added
     // are new and of these sizes; a block for each tile of each pair.
     unsafe { call.device.launch(NAME, Kernel::new("equi_outer", call.dtype), grid, args)? };

@@ -3,14 +3,15 @@
 use super::{MERGE, Norm, SPLIT, Sizes, Split, form::Form};
 use crate::{
     Array, CudaDevice, DType, Error, Result,
+    csrc::{
+        heads,
+        short_heads::{self, LANES, MOST_WARPS},
+    },
     runtime::cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::{Shape, Signature};
 use std::sync::Arc;
 
-/// Of csrc/clifford/transformer/heads.cu, with its `THREADS` and `SUMS`.
-const THREADS: usize = 256;
-const SUMS: usize = 4;
 /// What a line of the planes has at most to be told in 30 bits.
 const MOST_LINES: usize = 1 << 30;
 /// Dynamic shared memory of a block that leaves room for others, and that every launch may have.
@@ -73,10 +74,6 @@ const SPLITS: [&str; 2] = ["split_heads_fwd", "split_heads_short_fwd"];
 const GRADIENTS: [&str; 2] = ["split_heads_bwd", "split_heads_short_bwd"];
 const MERGES: [&str; 2] = ["merge_heads", "merge_heads_short"];
 
-/// Rows and threads of a warp, and the most warps of a block, of csrc/clifford/transformer/heads_short.cu.
-const LANES: usize = 32;
-const MOST_WARPS: usize = 8;
-
 impl Plan {
     /// For `tiles` tiles of elements of `dtype`: as many rows as make 128 bytes of a line of the planes, or fewer where heads are long.
     fn new(
@@ -87,10 +84,7 @@ impl Plan {
         Reads { query, grades }: Reads,
     ) -> Result<Self> {
         let (width, element) = (sizes.width(), dtype.accumulator().size());
-        // `Block` of the kernels: places, tiles, parts of sums, three numbers for each row, lines.
-        let shared = |tile: usize| {
-            tile * 8 + (tiles * tile * (width | 1) + SUMS * THREADS + 3 * tile) * element + width * 4
-        };
+        let shared = |tile: usize| heads::shared(tiles, tile, width, element);
         let widest = 128 / dtype.size();
         let tile = std::iter::successors(Some(widest), |tile| (*tile > 1).then_some(tile / 2));
         let fits =
@@ -105,7 +99,7 @@ impl Plan {
         };
         let number = |size: usize| size as i64;
         let lines = |channels: usize| sizes.strides(channels).map(number);
-        let heads = Heads {
+        let kernel_sizes = Heads {
             groups: number(sizes.groups),
             batch: number(sizes.batch),
             heads: number(sizes.heads),
@@ -120,18 +114,18 @@ impl Plan {
             grades: number(grades),
         };
         // A row of a head for each thread, where shared memory holds as many for a warp.
-        let warps =
-            (ROOM / (tiles * LANES * (width | 1) * element)).min(MOST_WARPS).min(sizes.groups * sizes.heads);
+        let of_warp = short_heads::shared(tiles, width, element);
+        let warps = (ROOM / of_warp).min(MOST_WARPS).min(sizes.groups * sizes.heads);
         let across = (sizes.groups * sizes.heads).div_ceil(warps.max(1));
         if warps > 0 && across <= u16::MAX.into() && sizes.rows().div_ceil(LANES) < 1 << 31 {
             let grid = Grid::new([sizes.rows().div_ceil(LANES), across, 1], [LANES as u32, warps as u32, 1]);
-            let grid = grid.shared(warps * tiles * LANES * (width | 1) * element);
-            return Ok(Self { heads, grid, is_short: true });
+            let grid = grid.shared(warps * of_warp);
+            return Ok(Self { heads: kernel_sizes, grid, is_short: true });
         }
         let blocks = sizes.rows().div_ceil(tile).clamp(1, 1 << 30);
         let pairs = (sizes.groups * sizes.heads).clamp(1, u16::MAX.into());
-        let grid = Grid::new([blocks, pairs, 1], [THREADS as u32, 1, 1]).shared(shared(tile));
-        Ok(Self { heads, grid, is_short: false })
+        let grid = Grid::new([blocks, pairs, 1], [heads::THREADS as u32, 1, 1]).shared(shared(tile));
+        Ok(Self { heads: kernel_sizes, grid, is_short: false })
     }
 }
 

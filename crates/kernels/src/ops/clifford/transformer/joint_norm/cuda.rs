@@ -4,13 +4,11 @@ use super::{Gradients, NAME, Operands, Sizes};
 use crate::{
     Array, CudaDevice, Result,
     array::rows::sum_partials,
+    csrc::joint_norm_tile::{TILE, WARPS},
     ops::clifford::transformer::{Order, order::MOST_BLADES},
     runtime::cuda::{Args, Grid, Kernel},
 };
 
-/// Rows of a tile, and warps of a block, of csrc/clifford/transformer/joint_norm.cu.
-const TILE: usize = 32;
-const WARPS: u32 = 8;
 /// The most blocks along the rows of a backward pass, each with a partial sum for each gain.
 const MOST_BLOCKS: usize = 1 << 10;
 
@@ -53,7 +51,7 @@ fn blocks(sizes: Sizes) -> usize {
 }
 
 fn grid(sizes: Sizes) -> Grid {
-    Grid::new([blocks(sizes), sizes.sets().min(u16::MAX.into()), 1], [TILE as u32, WARPS, 1])
+    Grid::new([blocks(sizes), sizes.sets().min(u16::MAX.into()), 1], [TILE as u32, WARPS as u32, 1])
 }
 
 pub(super) fn forward(
