@@ -169,16 +169,8 @@ python_sweeps() {
 # soak ROUNDS: runs that are killed at random moments and go on.
 soak() { scripts/soak --rounds "$1" --program "$program"; }
 
-# In a folder of its own: cargo keeps what it unpacked from the registry it makes in the target folder, and would verify a crate
-# against the packages of an earlier run.
-packages() {
-    local folder status=0
-    folder=$(mktemp -d)
-    # The Python package is published as wheels.
-    cargo package --workspace --exclude gradewise-python --exclude gradewise-capi --allow-dirty --target-dir "$folder" || status=$?
-    rm -rf "$folder"
-    return $status
-}
+# Every crate as it would be published.
+packages() { scripts/publish; }
 
 # The book with the reference beside it, in target/book, where mdBook is installed; tests/book checks its links everywhere.
 book() {

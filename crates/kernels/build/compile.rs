@@ -166,9 +166,10 @@ fn one(sources: &Sources, toolkit: &Toolkit, options: &Options, name: &str, path
         digest = digest.with(env::var_os(variable).unwrap_or_default().as_encoded_bytes());
     }
     let key = sources.digest(path, digest)?.text();
-    // The report is made with the binary; a cache that lost either makes both again.
+    // The report is made with the binary; a cache that lost either, or has a report by an earlier build script, makes both again.
     let (binary, messages) = (format!("{name}-{key}.fatbin"), format!("{name}-{key}.txt"));
-    if !options.cache.join(&binary).is_file() || !options.cache.join(&messages).is_file() {
+    let report = fs::read_to_string(options.cache.join(&messages)).unwrap_or_default();
+    if !options.cache.join(&binary).is_file() || !report.contains(report::BOUNDS) {
         let _ = fs::remove_file(options.cache.join(&binary));
         let _ = fs::remove_file(options.cache.join(&messages));
     }

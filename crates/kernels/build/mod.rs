@@ -35,7 +35,7 @@ pub fn run() -> Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
     let out = required("OUT_DIR")?;
-    let sources = sources::Sources::read(&required("CARGO_MANIFEST_DIR")?.join("csrc"))?;
+    let sources = sources::Sources::read(&sources::root(&required("CARGO_MANIFEST_DIR")?))?;
     println!("cargo::rerun-if-changed={}", sources.root.join("launch_table.cpp").display());
     for path in sources.watched() {
         println!("cargo::rerun-if-changed={}", path.display());

@@ -36,7 +36,8 @@ pub fn bounds(ptx: &str) -> String {
     lines
 }
 
-const BOUNDS: &str = "threads of a block of ";
+/// What lines of [`bounds`] begin with.
+pub const BOUNDS: &str = "threads of a block of ";
 
 /// Reads ptxas' messages, and [`bounds`] after them.
 pub fn parse(messages: &str) -> Vec<Usage> {

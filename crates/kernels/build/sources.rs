@@ -7,6 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Where the sources are for the crate in `manifest`: beside it in a published package, two levels up in the repository.
+pub fn root(manifest: &Path) -> PathBuf {
+    let own = manifest.join("csrc");
+    if own.is_dir() { own } else { manifest.join("../../csrc") }
+}
+
 /// All of `csrc`, by path relative to it with forward slashes.
 pub struct Sources {
     /// Where it is.
@@ -19,11 +25,7 @@ impl Sources {
     /// Reads every source below `root`.
     pub fn read(root: &Path) -> Result<Self> {
         if !root.is_dir() {
-            return Err(format!(
-                "{} is not a directory; in the repository it is a symbolic link to the top-level csrc, so check out \
-                 with symbolic links (git config core.symlinks true)",
-                root.display()
-            ));
+            return Err(format!("{} is not a directory; the CUDA sources are missing", root.display()));
         }
         let mut sources = Self { root: root.to_owned(), files: BTreeMap::new(), directories: Vec::new() };
         sources.visit(root, "")?;

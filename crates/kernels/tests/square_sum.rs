@@ -38,7 +38,7 @@ fn sums(cases: &[Terms]) -> Option<Vec<f32>> {
     let compiled = Command::new(&compiler)
         // Without contraction: the header leaves none to the device's compiler either.
         .args(["-std=c++17", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("csrc"))
+        .arg(here.join("../../csrc"))
         .arg(here.join("tests/square_sum.cpp"))
         .arg("-o")
         .arg(&program)

@@ -166,13 +166,13 @@ GW_DEVICE void equi_outer(const Places& places, const EquiSide<const T>& feature
 }
 
 #define GW_KERNELS(T, NAME)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(256, 2) gw_equi_product_##NAME(                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) gw_equi_product_##NAME(                                      \
         EquiSizes size, EquiParameters<const T> from, const double* table, i32 transposed, EquiSide<const T> features,   \
         EquiSide<T> results, i64 rows) {                                                                                 \
         begin_kernel();                                                                                                  \
         equi_product<T>({size}, from, table, transposed, features, results, rows);                                       \
     }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256, 2) gw_equi_outer_##NAME(                                            \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) gw_equi_outer_##NAME(                                        \
         EquiSizes size, EquiSide<const T> features, EquiSide<const T> grad, T* first, T* others, T* bias, i64 rows) {     \
         begin_kernel();                                                                                                  \
         equi_outer<T>({size}, features, grad, first, others, bias, rows);                                                \

@@ -121,8 +121,10 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The names of a list of functions in csrc/gradewise/functions.cuh, or of an enumeration of a kernel's source, without their `k`.
-    pub(crate) fn numbers(source: &str, list: &str) -> Vec<String> {
+    /// The names of a list of functions or of an enumeration in a file of csrc, without their `k`.
+    pub(crate) fn numbers(file: &str, list: &str) -> Vec<String> {
+        let path = gradewise_testing::manifest_dir!().join("../../csrc").join(file);
+        let source = std::fs::read_to_string(path).unwrap();
         let begin = [format!("#define {list}(M)"), format!("enum {list} : i32 {{")];
         let rest = begin.iter().find_map(|begin| source.split_once(begin)).unwrap().1;
         let text = rest.split_once('}').map_or(rest, |(text, _)| text);

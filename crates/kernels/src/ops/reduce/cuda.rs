@@ -217,7 +217,7 @@ mod tests {
     fn host_and_device_number_the_reducers_alike() {
         use Name::*;
         let host = [Sum, Greatest, Least];
-        let device = numbers(include_str!("../../../csrc/ops/reduce.cu"), "Reducer");
+        let device = numbers("ops/reduce.cu", "Reducer");
         assert_eq!(host.map(|name| format!("{name:?}")).to_vec(), device);
         assert!(host.iter().enumerate().all(|(number, &name)| name as usize == number));
     }

@@ -182,7 +182,7 @@ fn every_step_of_every_tile_is_computed_once() {
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     let compiled = Command::new(&compiler)
         .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("csrc"))
+        .arg(here.join("../../csrc"))
         .arg(here.join("tests/units.cpp"))
         .arg("-o")
         .arg(&program)

@@ -83,7 +83,7 @@ impl Host {
         let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
         let compiled = Command::new(&compiler)
             .args(["-std=c++17", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC", "-I"])
-            .arg(here.join("csrc"))
+            .arg(here.join("../../csrc"))
             .arg("-I")
             .arg(here.join("tests"))
             .args([&file, Path::new("-o"), &shared])
