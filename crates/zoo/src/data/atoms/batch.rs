@@ -199,8 +199,11 @@ impl Batch for AtomBatch {
         if !overwrite(&pairs)? {
             return Ok(false);
         }
+        // Captured work may rely on how the old indices fall into parts; it is captured again where the new ones do not.
         for (own, other) in same {
-            own.overwrite(other)?;
+            if !own.overwrite(other)? {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
