@@ -68,6 +68,16 @@ impl Calculator {
         Ok(Self { neighbours: SkinList::new(self.cutoff, skin)?, ..self })
     }
 
+    /// The models.
+    pub fn models(&self) -> &[Potential] {
+        self.models.models()
+    }
+
+    /// Device and dtype of the models.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
     /// The neighbours that are kept.
     pub fn neighbours(&self) -> &SkinList {
         &self.neighbours

@@ -36,6 +36,9 @@ pub struct Saved {
     pub skin: f64,
     /// Where neighbours were sought last.
     pub searched: Vec<Vector>,
+    /// Pairs of neighbours for which there was room on a GPU; 0 of motions on the host.
+    #[serde(default)]
+    pub room: usize,
     /// The motion itself.
     pub state: State,
     /// Bytes of the files of frames and energies that belong to this state.

@@ -1,9 +1,10 @@
 //! `md`: molecular dynamics with a trained potential.
 
 mod folder;
+mod motion;
 mod summary;
 
-use crate::calculator::{Calculator, Labels};
+use crate::calculator::Calculator;
 use clap::{Args, ValueEnum};
 use folder::{MotionFolder, Saved};
 use gradewise_runner::{
@@ -14,9 +15,10 @@ use gradewise_runner::{
     run::{self, Interrupt, Progress},
 };
 use gradewise_zoo::{
-    data::atoms::{Cell, Frame, Units, read},
+    data::atoms::{Frame, Units, read},
     dynamics::{Dynamics, Simulation, Thermostat},
 };
+use motion::Motion;
 use std::{path::PathBuf, time::Instant};
 use summary::{Summary, figures};
 
@@ -148,6 +150,7 @@ impl Md {
                 every: self.every.unwrap_or(10),
                 skin,
                 searched: calculator.neighbours().searched_at().to_vec(),
+                room: 0,
                 state: simulation.state().clone(),
                 written: [0; 2],
             };
@@ -178,40 +181,39 @@ impl Md {
         &self,
         mut folder: MotionFolder,
         mut saved: Saved,
-        mut simulation: Simulation,
+        simulation: Simulation,
         mut calculator: Calculator,
     ) -> Result<()> {
         let interrupt = Interrupt::listen();
-        let first = simulation.state().step;
+        let (numbers, cell) = (saved.numbers.clone(), saved.cell());
+        let mut motion = Motion::new(simulation, &numbers, cell, &mut calculator, saved.room)?;
+        let first = motion.steps();
         let progress = Progress::new(self.steps, first);
-        let (cell, started) = (saved.cell(), Instant::now());
-        let numbers = saved.numbers.clone();
+        let started = Instant::now();
         let mut ended = Ok(());
-        while simulation.state().step < self.steps && !interrupt.requested() {
-            let mut found = None;
-            let evaluate = |positions: &[[f64; 3]]| {
-                let labels = evaluated(&mut calculator, &numbers, positions, cell)?;
-                found = Some(labels.clone());
-                Ok(labels)
-            };
-            if let Err(error) = simulation.step(evaluate) {
+        let mut about = String::new();
+        while motion.steps() < self.steps && !interrupt.requested() {
+            if let Err(error) = motion.step() {
                 ended = Err(error);
                 break;
             }
-            let (record, state) = (simulation.record(), simulation.state());
-            if state.step.is_multiple_of(saved.every) {
-                let positions = state.positions.clone();
+            let step = motion.steps();
+            if step.is_multiple_of(saved.every) {
+                let simulation = motion.simulation()?;
+                let (record, positions) = (simulation.record(), simulation.state().positions.clone());
                 let frame = Frame { numbers: numbers.clone(), positions, cell, ..Frame::default() };
-                folder.add(&found.map_or(frame.clone(), |labels| frame.labelled(labels)), &record)?;
+                folder
+                    .add(&motion.labels()?.map_or(frame.clone(), |labels| frame.labelled(labels)), &record)?;
+                about = format!("{:.0} K, {:+.6} eV", record.temperature, record.conserved);
             }
-            if state.step.is_multiple_of(self.save_every) {
-                self.save(&mut folder, &mut saved, &simulation, &calculator)?;
+            if step.is_multiple_of(self.save_every) {
+                save(&mut folder, &mut saved, &motion)?;
             }
-            progress.step(|| format!("{:.0} K, {:+.6} eV", record.temperature, record.conserved));
+            progress.step(|| about.clone());
         }
         drop(progress);
-        self.save(&mut folder, &mut saved, &simulation, &calculator)?;
-        let done = simulation.state().step;
+        save(&mut folder, &mut saved, &motion)?;
+        let done = motion.steps();
         let records = folder.records()?;
         figures(folder.path(), &records)?;
         let path = folder.path().display();
@@ -224,7 +226,7 @@ impl Md {
         }
         let summary = Summary::of(&records, saved.numbers.len());
         let step_ms = 1e3 * started.elapsed().as_secs_f64() / (done - first).max(1) as f64;
-        let searches = calculator.neighbours().searches();
+        let searches = motion.searches();
         output::print(&match self.json {
             true => summary.json(searches, step_ms),
             false => summary.text(searches, step_ms),
@@ -237,35 +239,11 @@ impl Md {
         }
         Ok(())
     }
-
-    fn save(
-        &self,
-        folder: &mut MotionFolder,
-        saved: &mut Saved,
-        simulation: &Simulation,
-        calculator: &Calculator,
-    ) -> Result<()> {
-        saved.searched = calculator.neighbours().searched_at().to_vec();
-        saved.state = simulation.state().clone();
-        folder.save(saved.clone())
-    }
 }
 
-/// Energies and forces, with errors of the kind that a simulation passes on.
-fn evaluated(
-    calculator: &mut Calculator,
-    numbers: &[u8],
-    positions: &[[f64; 3]],
-    cell: Option<Cell>,
-) -> gradewise_nn::Result<Labels> {
-    match calculator.evaluate(numbers, positions, cell) {
-        Ok((labels, _)) => Ok(labels),
-        Err(Error::Nn(error)) => Err(*error),
-        Err(other) => Err(gradewise_nn::Error::Argument {
-            operation: "molecular dynamics",
-            argument: "potential",
-            actual: other.to_string(),
-            expected: "a potential that can be evaluated".to_owned(),
-        }),
-    }
+fn save(folder: &mut MotionFolder, saved: &mut Saved, motion: &Motion<'_>) -> Result<()> {
+    saved.searched = motion.searched_at().to_vec();
+    saved.room = motion.room();
+    saved.state = motion.simulation()?.state().clone();
+    folder.save(saved.clone())
 }

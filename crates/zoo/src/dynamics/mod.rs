@@ -1,10 +1,12 @@
 //! Molecular dynamics of atoms under forces of any origin.
 
+mod device;
 mod drift;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub use device::{DeviceSimulation, Interaction};
 pub use drift::{Mean, drift, mean};
 pub use state::{Record, State};
 
@@ -79,6 +81,7 @@ fn require_temperature(temperature: f64) -> Result<()> {
 }
 
 /// Atoms in motion.
+#[derive(Clone, Debug)]
 pub struct Simulation {
     dynamics: Dynamics,
     /// In u.
@@ -215,6 +218,11 @@ impl Simulation {
             Thermostat::Nve => all.saturating_sub(3),
             Thermostat::Langevin { .. } => all,
         }
+    }
+
+    /// How the motion is computed.
+    pub fn dynamics(&self) -> Dynamics {
+        self.dynamics
     }
 
     /// The state now.

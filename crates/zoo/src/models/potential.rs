@@ -93,13 +93,13 @@ pub struct Potential {
 }
 
 /// What a batch gives.
-struct Outputs {
+pub(crate) struct Outputs {
     /// `[frames]`: energies less reference energies.
-    energy: Tensor,
+    pub energy: Tensor,
     /// `[3, atoms, 1]`
-    forces: Tensor,
+    pub forces: Tensor,
     /// `[9, frames, 1]`: volume times stress.
-    virial: Tensor,
+    pub virial: Tensor,
 }
 
 impl Potential {
@@ -239,9 +239,16 @@ impl Potential {
         }
     }
 
-    /// Energies, forces and virials. With `differentiable`, losses of all of them have gradients by the parameters.
-    fn outputs(&self, batch: &AtomBatch, differentiable: bool) -> Result<Outputs> {
-        let differences = batch.differences.requires_grad();
+    /// Energies, forces and virials for vectors of edges `[3, edges, 1]`. With `differentiable`, losses of all of them have gradients by the
+    /// parameters.
+    pub(crate) fn outputs(
+        &self,
+        differences: &Tensor,
+        batch: &AtomBatch,
+        differentiable: bool,
+    ) -> Result<Outputs> {
+        let vectors = differences.detach();
+        let differences = vectors.requires_grad();
         let energy = self.energy(&differences, batch)?;
         let options = BackwardOptions { create_graph: differentiable, ..BackwardOptions::default() };
         let slope = match batch.edge_count() {
@@ -258,7 +265,7 @@ impl Potential {
         let edges = batch.edge_count();
         let outer = slope
             .reshape([3, 1, edges, 1])?
-            .mul(&batch.differences.reshape([1, 3, edges, 1])?)?
+            .mul(&vectors.reshape([1, 3, edges, 1])?)?
             .reshape([9, edges, 1])?;
         Ok(Outputs { energy, forces, virial: outer.segment_sum(1, &batch.of_edge)? })
     }
@@ -270,7 +277,7 @@ impl Potential {
     /// As [`energy`](Self::energy).
     pub fn loss(&self, batch: &AtomBatch) -> Result<Tensor> {
         let of = &batch.targets;
-        let outputs = self.outputs(batch, true)?;
+        let outputs = self.outputs(&batch.differences, batch, true)?;
         // Zero where reference energies are those that the frames were read with.
         let shift = self.reference.tensor().sub(&of.reference)?.index_select(0, &batch.species)?;
         let shift = shift.segment_sum(0, &batch.of_atom)?.reshape([batch.frames])?;
@@ -309,7 +316,7 @@ impl Potential {
         let atoms = set.frames().iter().map(|one| one.frame.len()).max().unwrap_or(1).max(1);
         let mut found = Vec::with_capacity(set.len());
         for_each_batch(set, (EVALUATED / atoms).max(1), placement, |batch| {
-            let outputs = self.outputs(batch, false)?;
+            let outputs = self.outputs(&batch.differences, batch, false)?;
             let [energies, forces, virials] =
                 [&outputs.energy, &outputs.forces, &outputs.virial].map(|tensor| tensor.array().to_f64_vec());
             let (energies, forces, virials) = (energies?, forces?, virials?);

@@ -44,6 +44,33 @@ impl SkinList {
         &self.positions
     }
 
+    /// The cutoff, in Å.
+    pub fn cutoff(&self) -> f64 {
+        self.cutoff
+    }
+
+    /// The pairs within the cutoff and the skin at the positions of the last search.
+    pub fn wide(&self) -> &Neighbours {
+        &self.wide
+    }
+
+    /// How much farther than the cutoff pairs are sought, in Å.
+    pub fn skin(&self) -> f64 {
+        self.skin
+    }
+
+    /// Seeks the pairs within the cutoff and the skin, whether or not atoms have moved. They have all pairs within the cutoff until an atom
+    /// has moved by half the skin.
+    ///
+    /// # Errors
+    /// As [`Neighbours::find`].
+    pub fn search(&mut self, positions: &[Vector], cell: Option<&Cell>) -> Result<&Neighbours> {
+        self.wide = Neighbours::find(positions, cell, self.cutoff + self.skin)?;
+        (self.positions, self.cell) = (positions.to_vec(), cell.copied());
+        self.searches += 1;
+        Ok(&self.wide)
+    }
+
     /// The pairs within the cutoff now.
     ///
     /// # Errors
@@ -61,9 +88,7 @@ impl SkinList {
             || cell.copied() != self.cell
             || positions.iter().zip(&self.positions).any(moved);
         if stale {
-            self.wide = Neighbours::find(positions, cell, self.cutoff + self.skin)?;
-            (self.positions, self.cell) = (positions.to_vec(), cell.copied());
-            self.searches += 1;
+            self.search(positions, cell)?;
         }
         let square = self.cutoff * self.cutoff;
         Ok(self.wide.filtered(|k| {
