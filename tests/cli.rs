@@ -168,7 +168,10 @@ fn a_run_stopped_half_way_goes_on_to_the_same_weights() {
     let settings = format!("{TINY} train.steps=12 train.clip_norm=1.0 --seed 5");
     succeed(here, &format!("train nbody {settings} --out straight"));
     // The budget is over after the first step.
-    let text = succeed(here, &format!("train nbody {settings} --out stopped train.time_budget=1e-9"));
+    let text = succeed(
+        here,
+        &format!("train nbody {settings} --out stopped train.time_budget=1e-9 train.budget_of=process"),
+    );
     assert!(text.contains("out of time") && text.contains("--resume stopped"), "{text}");
     let read = |run: &str| Checkpoint::read(here.join(run).join("checkpoint.safetensors")).unwrap();
     assert_eq!(read("stopped").metadata.step, 1);
@@ -190,7 +193,10 @@ fn a_run_with_dropout_goes_on_to_the_same_weights() {
     let settings = "data.window=8 data.train=64 data.valid=4 data.test=4 model.block=8 model.width=8 model.heads=2 model.layers=1 \
                     model.dropout=0.3 model.attention_dropout=0.2 train.batch_size=4 train.steps=6 train.eval_every=3 train.checkpoint_every=3";
     succeed(here, &format!("train gpt {settings} --out straight"));
-    succeed(here, &format!("train gpt {settings} --out stopped train.time_budget=1e-9"));
+    succeed(
+        here,
+        &format!("train gpt {settings} --out stopped train.time_budget=1e-9 train.budget_of=process"),
+    );
     let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
     assert_ne!(bytes("stopped"), bytes("straight"));
     succeed(here, "train gpt --resume stopped train.time_budget=0");

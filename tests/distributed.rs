@@ -91,7 +91,9 @@ fn several_processes_leave_the_run_of_one_and_resume_as_any_number() {
     // Stopped with two, on with three, to the same weights.
     succeed(
         here,
-        &format!("{TINY} --dtype f64 train.steps=12 --devices 2 --out stopped train.time_budget=1e-9"),
+        &format!(
+            "{TINY} --dtype f64 train.steps=12 --devices 2 --out stopped train.time_budget=1e-9 train.budget_of=process"
+        ),
     );
     let step =
         |run: &str| Checkpoint::read(here.join(run).join("checkpoint.safetensors")).unwrap().metadata.step;

@@ -269,7 +269,7 @@ fn jets() {
 /// The published transformers; they resume like any other model.
 #[test]
 fn jets_by_transformers() {
-    for kind in ["lgatr", "slim"] {
+    for kind in ["lgatr", "slim", "pairs"] {
         let model = format!("model.kind={kind} model.hidden=4 model.scalars=8 model.layers=2 model.heads=2");
         let settings = format!(
             "{model} data.train=256 data.valid=16 data.test=200 data.particles=8 train.batch_size=16 train.steps=120 train.lr=1e-2"
@@ -473,7 +473,7 @@ const JETS: &str = "data.train=24 data.valid=8 data.test=20 data.particles=6 mod
 fn write_jets(folder: &Path, split: Split, jets: &JetSets, particles: usize) {
     let labels: Vec<f64> = jets.labels().iter().map(|&label| f64::from(u8::from(label))).collect();
     let momenta = folder.join(format!("jets_{split}_momenta.npy"));
-    npy::write(momenta, &[24, particles, 4], jets.momenta()).unwrap();
+    npy::write(momenta, &[24, particles, 4], &jets.momenta()).unwrap();
     npy::write(folder.join(format!("jets_{split}_labels.npy")), &[24], &labels).unwrap();
 }
 

@@ -85,6 +85,32 @@ fn has_records(folder: &Path, run: &str) -> bool {
 }
 
 #[test]
+fn the_rate_follows_the_time_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let data = "data.source=simulate data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1";
+    let settings = "train.batch_size=6 train.steps=100000000 train.time_budget=4 train.log_every=1 train.eval_every=0 \
+                    train.checkpoint_every=0 train.lr=4e-3 runtime.threads=1";
+    let text = succeed(here, &format!("train nbody {data} {settings} --out timed"));
+    assert!(text.contains("out of time") && text.contains("train.time_budget=8"), "{text}");
+    let rates = |run: &str| -> Vec<f64> {
+        let text = std::fs::read_to_string(here.join(run).join("metrics.jsonl")).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        records.filter_map(|record| record["lr"].as_f64()).collect()
+    };
+    let found = rates("timed");
+    let top = found.iter().copied().fold(0.0, f64::max);
+    assert!(top == 4e-3, "the plateau: {top}");
+    assert!(found[found.len() - 1] < 0.02 * top, "the fall: {:?}", found.last());
+    // All of the time is spent, but a process that goes on takes a step; with more of it, the rate rises again.
+    succeed(here, "train nbody --resume timed");
+    succeed(here, "train nbody --resume timed train.time_budget=5");
+    let after = rates("timed");
+    assert!(after[found.len()] < 0.02 * top && after[after.len() - 1] < 0.02 * top);
+    assert!(after[found.len() + 1..].iter().any(|&rate| rate > 0.05 * top), "{:?}", &after[found.len()..]);
+}
+
+#[test]
 fn a_run_folder_has_one_writer_and_the_second_is_told_who_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
@@ -195,9 +221,12 @@ fn an_interrupted_run_has_the_records_of_an_undisturbed_one() {
         let (straight, stopped) = (format!("{name}-straight"), format!("{name}-stopped"));
         succeed(here, &format!("{settings} --out {straight}"));
         // Each session ends after its first step.
-        succeed(here, &format!("{settings} train.time_budget=1e-9 --out {stopped}"));
+        succeed(here, &format!("{settings} train.time_budget=1e-9 train.budget_of=process --out {stopped}"));
         for _ in 0..5 {
-            succeed(here, &format!("train nbody --resume {stopped} train.time_budget=1e-9"));
+            succeed(
+                here,
+                &format!("train nbody --resume {stopped} train.time_budget=1e-9 train.budget_of=process"),
+            );
         }
         assert_eq!(step(here, &stopped), 6);
         succeed(here, &format!("train nbody --resume {stopped} train.time_budget=0"));

@@ -195,6 +195,7 @@ gradewise train forces --preset silicon";
 
     fn figures(
         model: &ForceField,
+        _: &Measures,
         config: &TaskConfig<Self>,
         placement: &Placement,
         folder: &RunFolder,

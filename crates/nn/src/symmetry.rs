@@ -24,20 +24,34 @@ impl Isometry {
     /// # Errors
     /// [`Error::Argument`] for reflections of a signature whose generators are all null: it has no reflections.
     pub fn random<R: Rng + ?Sized>(signature: Signature, reflections: usize, rng: &mut R) -> Result<Self> {
+        Self::random_fixing(signature, &[], reflections, rng)
+    }
+
+    /// As [`random`](Self::random), of the isometries that leave the generators with these numbers alone.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for reflections where no other generator has a square other than 0.
+    pub fn random_fixing<R: Rng + ?Sized>(
+        signature: Signature,
+        fixed: &[usize],
+        reflections: usize,
+        rng: &mut R,
+    ) -> Result<Self> {
         let dimension = signature.dimension();
-        if reflections > 0 && signature.p + signature.q == 0 {
+        let free = |axis: usize| !fixed.contains(&axis) && square(signature, axis) != 0.0;
+        if reflections > 0 && !(0..dimension).any(free) {
             return Err(Error::Argument {
                 operation: "Isometry",
                 argument: "reflections",
                 actual: format!("{reflections} of {signature}"),
-                expected: "0: reflections need a generator that is not null".to_owned(),
+                expected: "0: reflections need a generator that is neither null nor fixed".to_owned(),
             });
         }
         let mut matrix = vec![0.0; dimension * dimension];
         (0..dimension).for_each(|axis| matrix[axis * (dimension + 1)] = 1.0);
         let mut isometry = Self { dimension, determinant: 1.0, matrix };
         for _ in 0..reflections {
-            isometry.reflect(&normal(signature, rng), signature);
+            isometry.reflect(&normal(signature, fixed, rng), signature);
         }
         Ok(isometry)
     }
@@ -114,9 +128,14 @@ fn square(signature: Signature, axis: usize) -> f64 {
     }
 }
 
-fn normal<R: Rng + ?Sized>(signature: Signature, rng: &mut R) -> Vec<f64> {
+fn normal<R: Rng + ?Sized>(signature: Signature, fixed: &[usize], rng: &mut R) -> Vec<f64> {
     loop {
-        let v: Vec<f64> = (0..signature.dimension()).map(|_| StandardNormal.sample(rng)).collect();
+        let mut v: Vec<f64> = (0..signature.dimension()).map(|_| StandardNormal.sample(rng)).collect();
+        for (axis, component) in v.iter_mut().enumerate() {
+            if fixed.contains(&axis) {
+                *component = 0.0;
+            }
+        }
         let terms = || v.iter().enumerate().map(|(axis, v)| square(signature, axis) * v * v);
         let (form, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
         if form.abs() > 0.8 * size {
@@ -168,6 +187,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn fixed_axes_stay_where_they_are() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        for fixed in [&[][..], &[0], &[3], &[0, 3]] {
+            let isometry = Isometry::random_fixing(Signature::STA, fixed, 3, &mut rng).unwrap();
+            for axis in 0..4 {
+                let mut x = [0.0; 4];
+                x[axis] = 1.0;
+                let moved = relative_distance(&isometry.apply(&x).unwrap(), &x);
+                assert_eq!(moved == 0.0, fixed.contains(&axis), "{axis} of {fixed:?} moved by {moved}");
+            }
+        }
+        assert!(Isometry::random_fixing(Signature::STA, &[0, 1, 2, 3], 1, &mut rng).is_err());
+    }
+
     /// Checked against the algebra, in which a reflection is x ↦ −v x v⁻¹.
     #[test]
     fn a_reflection_is_the_action_of_a_versor() {
@@ -175,7 +209,7 @@ mod tests {
         for signature in [Signature::CL3, Signature::STA, Signature::PGA3] {
             let algebra = Algebra::new(signature).unwrap();
             let n = signature.dimension();
-            let v = normal(signature, &mut rng);
+            let v = normal(signature, &[], &mut rng);
             let versor: Multivector<Algebra, f64> = algebra.vector(&v).unwrap();
             let mut isometry = Isometry::random(signature, 0, &mut rng).unwrap();
             isometry.reflect(&v, signature);

@@ -99,6 +99,23 @@ fn a_trainer_takes_captured_steps_by_itself(device: &CudaDevice) {
     }
 }
 
+/// Batches of three sizes by turns, each recorded once; more sizes than recordings are kept, too.
+fn steps_of_several_shapes_have_the_bits_of_eager_ones(device: &CudaDevice) {
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    for (sizes, steps) in [(3, 30), (40, 90)] {
+        let train = |capture: bool| {
+            let mut trainer = trainer(config(Method::adam(1e-4)), &placement);
+            let mut stepper = CapturedStep::new(device, capture);
+            let mut all: Vec<_> = (1..=sizes).map(|systems| batches(systems, DType::F32)).collect();
+            let reports: Vec<StepReport> = (0..steps)
+                .map(|step| stepper.step(&mut trainer, &mut all[step % sizes], loss).unwrap())
+                .collect();
+            (bits(trainer.model()), reports)
+        };
+        assert_eq!(train(true), train(false), "{sizes} sizes");
+    }
+}
+
 fn a_loss_that_cannot_be_captured_goes_on_operator_by_operator_or_is_an_error_on_request(
     device: &CudaDevice,
 ) {
@@ -464,6 +481,7 @@ fn a_step_in_mixed_precision_converts_nothing(device: &CudaDevice) {
 gradewise_testing::main!(
     captured_steps_compute_the_bits_of_eager_ones,
     a_trainer_takes_captured_steps_by_itself,
+    steps_of_several_shapes_have_the_bits_of_eager_ones,
     a_loss_that_cannot_be_captured_goes_on_operator_by_operator_or_is_an_error_on_request,
     accumulated_batches_are_captured_too,
     steps_through_second_derivatives_are_captured_too,

@@ -12,7 +12,9 @@ use gradewise_nn::{
     },
 };
 use gradewise_zoo::{
-    models::{GravityConfig, GravityKind, GravityModel, JetKind, JetTagger, JetTaggerConfig, NBodyBatch},
+    models::{
+        GravityConfig, GravityKind, GravityModel, JetKind, JetTagger, JetTaggerConfig, NBodyBatch, Reference,
+    },
     published::{Account, Library, PublishedModel, Settings, export, import, import_with},
 };
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -173,7 +175,15 @@ fn place() -> Placement {
 fn networks_of_tasks_come_back_bit_for_bit() {
     let rng = &mut ChaCha8Rng::seed_from_u64(7);
     for kind in [JetKind::LGATr, JetKind::Slim] {
-        let config = JetTaggerConfig { kind, hidden: 4, layers: 2, units: 1, scalars: 8, heads: 2 };
+        let config = JetTaggerConfig {
+            kind,
+            hidden: 4,
+            layers: 2,
+            units: 1,
+            scalars: 8,
+            heads: 2,
+            reference: Reference::None,
+        };
         let model = JetTagger::init(&config, place(), rng).unwrap();
         let ours = checkpoint(&model, "lorentz", serde_json::to_value(config).unwrap());
         let (file, _) = export(&ours, Library::Lgatr).unwrap();

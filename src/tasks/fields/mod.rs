@@ -206,6 +206,7 @@ impl<E: Equation> Task for Fields<E> {
 
     fn figures(
         model: &FieldModel,
+        _: &Measures,
         config: &TaskConfig<Self>,
         placement: &Placement,
         folder: &RunFolder,

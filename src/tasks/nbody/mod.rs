@@ -341,6 +341,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
 
     fn figures(
         model: &NBody,
+        _: &Measures,
         config: &TaskConfig<Self>,
         _: &Placement,
         folder: &RunFolder,

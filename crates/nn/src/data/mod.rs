@@ -12,7 +12,7 @@ pub use crate::error::at_least_one;
 pub(crate) use batch::own_copy;
 pub use batch::{Batch, overwrite, scaled, to_device};
 pub use edges::Edges;
-pub use samples::{Samples, batches, for_each_batch};
+pub use samples::{Samples, batches, for_each_batch, for_each_group, longest};
 pub use validate::{LARGE_VALUE, check_finite};
 
 use std::fmt;

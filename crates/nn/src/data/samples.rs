@@ -54,6 +54,11 @@ pub trait Samples: Send + Sync + 'static {
         self.len() == 0
     }
 
+    /// The length of each sample, if they differ in length: batches of like lengths are then formed, in which little is padding.
+    fn lengths(&self) -> Option<Vec<u32>> {
+        None
+    }
+
     /// The samples at `indices`, in that order, each below [`len`](Self::len); repeats are allowed.
     ///
     /// # Errors
@@ -76,6 +81,16 @@ pub fn batches<D: Samples>(
     Prefetch::new(AHEAD, indices.map(move |indices| data.batch(&indices, &placement)))
 }
 
+/// The numbers of `count` samples for a batch that takes as much memory as any: the longest ones, or the first if they do not differ in length;
+/// again and again where there are fewer.
+pub fn longest<D: Samples>(data: &D, count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..data.len()).collect();
+    if let Some(lengths) = data.lengths() {
+        order.sort_by_key(|&sample| std::cmp::Reverse(lengths[sample]));
+    }
+    order.into_iter().cycle().take(count).collect()
+}
+
 /// Calls `work` with all samples in order, `batch_size` at a time. Callers that only evaluate should do so under
 /// [`no_grad`](gradewise_autograd::no_grad).
 ///
@@ -93,12 +108,26 @@ pub fn for_each_batch<D: Samples>(
     if data.is_empty() {
         return Ok(());
     }
-    let mut size = batch_size;
-    for indices in BatchOrder::sequential(data.len(), batch_size)?.one_epoch(0) {
+    let batches = BatchOrder::sequential(data.len(), batch_size)?.one_epoch(0);
+    for_each_group(data, batches, placement, |_, batch| work(batch))
+}
+
+/// Calls `work` with the samples of each of these batches, and their indices. Memory is as for [`for_each_batch`].
+///
+/// # Errors
+/// Those of `work`; out of memory with a single sample.
+pub fn for_each_group<D: Samples>(
+    data: &D,
+    groups: impl IntoIterator<Item = Vec<usize>>,
+    placement: &Placement,
+    mut work: impl FnMut(&[usize], &D::Batch) -> Result<()>,
+) -> Result<()> {
+    let mut size = usize::MAX;
+    for indices in groups {
         let mut rest = &indices[..];
         while !rest.is_empty() {
             let (some, others) = rest.split_at(size.min(rest.len()));
-            match data.batch(some, placement).and_then(|batch| work(&batch)) {
+            match data.batch(some, placement).and_then(|batch| work(some, &batch)) {
                 Ok(()) => rest = others,
                 Err(error) if error.is_out_of_memory() && some.len() > 1 => size = some.len() / 2,
                 Err(error) => return Err(error),
@@ -140,6 +169,32 @@ mod tests {
         fn batch(&self, indices: &[usize], _: &Placement) -> Result<Given> {
             Ok(Given(indices.to_vec()))
         }
+    }
+
+    /// Numbers as long as they are odd: 1, 3, 5, …, and 0 where they are even.
+    struct Odd(usize);
+
+    impl Samples for Odd {
+        type Batch = Given;
+
+        fn len(&self) -> usize {
+            self.0
+        }
+
+        fn lengths(&self) -> Option<Vec<u32>> {
+            Some((0..self.0 as u32).map(|k| k * (k % 2)).collect())
+        }
+
+        fn batch(&self, indices: &[usize], _: &Placement) -> Result<Given> {
+            Ok(Given(indices.to_vec()))
+        }
+    }
+
+    #[test]
+    fn the_largest_batch_has_the_longest_samples() {
+        assert_eq!(longest(&Numbers(3), 5), [0, 1, 2, 0, 1]);
+        assert_eq!(longest(&Odd(8), 3), [7, 5, 3]);
+        assert!(longest(&Odd(0), 3).is_empty());
     }
 
     fn out_of_memory() -> Error {

@@ -78,12 +78,17 @@ impl Schedule {
     /// The learning rate of step `step`, counted from 0. The first step of a warm-up already moves the weights, its last
     /// one reaches the plateau; the last step of the run uses nearly the final rate.
     pub fn lr(&self, step: u64) -> f64 {
+        self.lr_of(step, step)
+    }
+
+    /// As [`lr`](Self::lr), with a warm-up that counts the steps to `step`, and all else as after `elapsed` steps.
+    pub fn lr_of(&self, step: u64, elapsed: u64) -> f64 {
         let rise = |warmup: u64| ((step + 1) as f64 / warmup.max(1) as f64).min(1.0);
         let fall = |decay: u64, total: u64| {
             // The decay ends with the run, however short the run is.
             let decay = decay.min(total);
             let start = total.saturating_sub(decay);
-            (step.saturating_sub(start) as f64 / decay.max(1) as f64).min(1.0)
+            (elapsed.saturating_sub(start) as f64 / decay.max(1) as f64).min(1.0)
         };
         let half_cosine = |fraction: f64| 0.5 * (1.0 - (PI * fraction).cos());
         match *self {
@@ -97,7 +102,7 @@ impl Schedule {
                 (final_lr * down + lr * (1.0 - down)) * rise(warmup)
             }
             Self::Step { lr, every, factor } => {
-                let drops = i32::try_from(step / every.max(1)).unwrap_or(i32::MAX);
+                let drops = i32::try_from(elapsed / every.max(1)).unwrap_or(i32::MAX);
                 lr * factor.powi(drops)
             }
         }

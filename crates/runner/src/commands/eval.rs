@@ -158,6 +158,7 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()>
     };
     if arguments.json {
         let mut record = measures.json("");
+        record.extend(measures.tables().clone());
         for (key, value) in [
             ("split", json!(split.name())),
             ("samples", json!(samples)),
@@ -182,7 +183,7 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()>
             );
         }
         for other in measures.others() {
-            text += &format!("{split} {} {}\n", other.label, number(other.value));
+            text += &format!("{split} {} {}\n", other.label, other.text());
         }
         text += &task::symmetry_line::<T>("symmetry", asymmetry);
         if split == Split::Test

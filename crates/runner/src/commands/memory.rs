@@ -13,7 +13,7 @@ use gradewise_autograd::footprint;
 use gradewise_kernels::memory::{Bytes, census};
 use gradewise_nn::{
     Placement,
-    data::Split,
+    data::{Split, longest},
     train::{Part, Samples},
 };
 
@@ -96,7 +96,7 @@ fn detail<T: Task>(
     let mut eager = config.clone();
     eager.train.capture = false;
     let (mut trainer, mut steps) = fit::start::<T>(&eager, data, placement)?;
-    let indices: Vec<usize> = (0..batch).map(|index| index % data.len()).collect();
+    let indices = longest(data, batch);
     let mut batches = std::iter::repeat_with(|| -> gradewise_nn::Result<_> {
         Ok(Part::whole(data.batch(&indices, placement)?))
     });

@@ -16,5 +16,5 @@ pub use differences::differences;
 pub use error::{ConfigError, Origin, UnknownKey};
 pub use hardware::Hardware;
 pub use merge::{Resolver, table, text};
-pub use names::{Census, Fallback, Precision, Select, Strategy};
+pub use names::{BudgetOf, Census, Fallback, Precision, Select, Strategy};
 pub use run::{Config, DataSection, Runtime, Section, Train, at_least_one, refuse};

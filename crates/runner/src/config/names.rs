@@ -14,6 +14,16 @@ choices! {
 }
 
 choices! {
+    /// What `time_budget` is the time of.
+    pub enum BudgetOf {
+        /// The whole run; warm-up and decay of the learning rate follow it
+        Run = "run",
+        /// This process; the learning rate follows the steps alone
+        Process = "process",
+    }
+}
+
+choices! {
     /// The fallback if there are fewer GPUs than `min_devices`.
     pub enum Fallback {
         /// Nothing: it is an error

@@ -2,7 +2,7 @@
 
 use super::{
     ConfigError, Resolver, as_text, bounds,
-    names::{Census, Fallback, Precision, Select, Strategy},
+    names::{BudgetOf, Census, Fallback, Precision, Select, Strategy},
 };
 use gradewise_autograd::{Rule, backend::Backend};
 use gradewise_distributed::Wanted;
@@ -73,9 +73,11 @@ pub struct Train {
     pub eval_every: u64,
     /// Steps between checkpoints; 0 for the end only.
     pub checkpoint_every: u64,
-    /// Stop after this many seconds, leaving a resumable checkpoint; 0 for no limit. Runs cut short this way are not
+    /// Stop after this many seconds of training, leaving a resumable checkpoint; 0 for no limit. Runs cut short this way are not
     /// reproducible in length.
     pub time_budget: f64,
+    /// What that is the time of.
+    pub budget_of: BudgetOf,
     /// Seed of the weights and of the order of the batches.
     pub seed: u64,
 }
@@ -155,6 +157,7 @@ impl Default for Train {
             eval_every: 250,
             checkpoint_every: 250,
             time_budget: 0.0,
+            budget_of: BudgetOf::Run,
             seed: 0,
         }
     }

@@ -56,6 +56,9 @@ pub struct Measured {
     pub label: String,
     /// `None` if it is not finite.
     pub value: Option<f64>,
+    /// Its standard error, if that is known.
+    #[serde(default)]
+    pub error: Option<f64>,
 }
 
 /// The contents of `run.json`.
@@ -142,6 +145,7 @@ impl About {
             key: measure.key.to_owned(),
             label: measure.label.to_owned(),
             value: Some(measure.value).filter(|value| value.is_finite()),
+            error: measure.error.filter(|error| error.is_finite()),
         };
         self.measures = measures.iter().map(measured).collect();
         self.test_samples = Some(samples);

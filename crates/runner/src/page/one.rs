@@ -219,11 +219,20 @@ fn origin(about: &About) -> Html {
 fn numbers(record: &Record) -> Html {
     let mut html = Html::new();
     if let Some(about) = record.about.as_ref().filter(|about| !about.measures.is_empty()) {
-        let rows = about
-            .measures
-            .iter()
-            .map(|measure| vec![format!("test {}", measure.label), maybe(measure.value)]);
-        html.add(table(&["measure", "value"], rows));
+        let rows = about.measures.iter().map(|measure| {
+            vec![
+                format!("test {}", measure.label),
+                maybe(measure.value),
+                measure.error.map_or_else(String::new, number),
+            ]
+        });
+        let known = about.measures.iter().any(|measure| measure.error.is_some());
+        let columns = if known { 3 } else { 2 };
+        let rows = rows.map(|mut row| {
+            row.truncate(columns);
+            row
+        });
+        html.add(table(&["measure", "value", "standard error"][..columns], rows));
     }
     html.markup("<p id=\"numbers\"></p>\n");
     html.put("p", &[("class", &"quiet")], Html::of("metrics.jsonl of the folder has every recorded number."));

@@ -76,7 +76,12 @@ fn run_in(path: &Path, seed: u64, taken: u64, steps: u64) {
         }],
         test_samples: ended.then_some(100),
         measures: match ended {
-            true => vec![Measured { key: "mse".to_owned(), label: "MSE".to_owned(), value: Some(0.02) }],
+            true => vec![Measured {
+                key: "mse".to_owned(),
+                label: "MSE".to_owned(),
+                value: Some(0.02),
+                error: Some(0.01),
+            }],
             false => Vec::new(),
         },
         comparison: ended.then_some(comparison),

@@ -28,6 +28,11 @@ impl Axis {
         Self::of(low..high, linear_ticks(low, high, least))
     }
 
+    /// Whether the axis is logarithmic.
+    pub fn is_log(&self) -> bool {
+        self.is_log
+    }
+
     fn of(range: Range<f64>, ticks: Vec<f64>) -> Self {
         let label = Box::new(tick_labels(&ticks));
         Self { range, is_log: false, ticks, label }

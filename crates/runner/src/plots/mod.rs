@@ -2,6 +2,7 @@
 
 mod animation;
 mod axis;
+mod classifier;
 mod curve;
 mod fields;
 mod header;
@@ -10,6 +11,7 @@ mod loss;
 mod trajectories;
 
 pub use animation::{Scene, Track, animation};
+pub use classifier::{reliability, roc};
 pub use curve::{CurvePoint, curve};
 pub use fields::{Map, MapRow, maps};
 pub use lines::{Line, lines, log_lines};

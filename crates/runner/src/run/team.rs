@@ -16,8 +16,9 @@ use std::{cell::Cell, io::BufRead, sync::Arc, thread, time::Duration};
 /// The time that a process has to end by itself after another one failed.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-const GO: u8 = 0;
-const STOP: u8 = 1;
+/// The word that ends the steps; every other is the share of the run that is over, in parts of [`PARTS`].
+const STOP: u8 = u8::MAX;
+const PARTS: u8 = STOP - 1;
 
 /// The processes of a run, from the side of one of them.
 pub struct Team(Option<Members>);
@@ -157,26 +158,30 @@ impl Team {
         Ok(gradewise_distributed::same_state(&members.group, &state.tensors)?)
     }
 
-    /// Whether to take the next step, consistently across all processes. A single process continues unless `stop`. Rank 0 decides one step
-    /// ahead, so that the other processes need not wait for its announcement.
+    /// Whether to take the next step, consistently across all processes: the share of the run that is over when it begins, or `None` to
+    /// stop. A single process continues, with its own share, unless `stop`. Rank 0 decides one step ahead, so that the other processes need not wait for its
+    /// announcement; shares are then rounded to 1/254.
     ///
     /// # Errors
     /// A process that has ended.
-    pub fn proceeds(&self, stop: bool) -> Result<bool> {
-        let Some(Members { group, announced, .. }) = &self.0 else { return Ok(!stop) };
+    pub fn proceeds(&self, stop: bool, share: f64) -> Result<Option<f64>> {
+        let Some(Members { group, announced, .. }) = &self.0 else { return Ok((!stop).then_some(share)) };
+        let heard = |word: u8| (word != STOP).then(|| f64::from(word) / f64::from(PARTS));
         if !self.leads() {
-            return Ok(group.heed()? == GO);
+            return Ok(heard(group.heed()?));
         }
+        // A share of 0 to 1 fits.
+        let going = (share.clamp(0.0, 1.0) * f64::from(PARTS)).floor() as u8;
         let now = match announced.get() {
             Some(word) => word,
-            None => group.announce(GO).map(|()| GO)?,
+            None => group.announce(going).map(|()| going)?,
         };
-        if now == GO {
-            let next = if stop { STOP } else { GO };
+        if now != STOP {
+            let next = if stop { STOP } else { going };
             group.announce(next)?;
             announced.set(Some(next));
         }
-        Ok(now == GO)
+        Ok(heard(now))
     }
 
     /// All-reduce: the maximum of a number over the processes.

@@ -2,6 +2,7 @@
 
 use super::bootstrap::{Interval, interval};
 use crate::error::{Error, Result};
+use gradewise_nn::metrics::Estimate;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -14,6 +15,18 @@ pub struct Measure {
     pub label: &'static str,
     /// The number.
     pub value: f64,
+    /// Its standard error over other samples of the same distribution, if that is known.
+    pub error: Option<f64>,
+}
+
+impl Measure {
+    /// The value as text, with its error.
+    pub fn text(&self) -> String {
+        match self.error {
+            Some(error) => format!("{} ± {}", number(self.value), number(error)),
+            None => number(self.value),
+        }
+    }
 }
 
 /// The measures of a model on a split. The first is the primary one, by which weights are selected; smaller is better.
@@ -22,19 +35,41 @@ pub struct Measures {
     all: Vec<Measure>,
     /// The errors of single samples, whose mean is the first measure, if they are known.
     each: Vec<f64>,
+    /// What the measures are drawn from, such as curves.
+    tables: Map<String, Value>,
 }
 
 impl Measures {
     /// Starts with the primary measure.
     pub fn new(key: &'static str, label: &'static str, value: f64) -> Self {
-        Self { all: vec![Measure { key, label, value }], each: Vec::new() }
+        Self { all: vec![Measure { key, label, value, error: None }], each: Vec::new(), tables: Map::new() }
     }
 
     /// Adds a measure.
     #[must_use]
     pub fn and(mut self, key: &'static str, label: &'static str, value: f64) -> Self {
-        self.all.push(Measure { key, label, value });
+        self.all.push(Measure { key, label, value, error: None });
         self
+    }
+
+    /// Adds a measure with its standard error.
+    #[must_use]
+    pub fn estimated(mut self, key: &'static str, label: &'static str, estimate: Estimate) -> Self {
+        let Estimate { value, error } = estimate;
+        self.all.push(Measure { key, label, value, error: Some(error) });
+        self
+    }
+
+    /// Adds a table that belongs to the measures, such as a curve; the records of evaluations during training leave it out.
+    #[must_use]
+    pub fn table(mut self, key: &str, table: Value) -> Self {
+        self.tables.insert(key.to_owned(), table);
+        self
+    }
+
+    /// The tables, by their keys.
+    pub fn tables(&self) -> &Map<String, Value> {
+        &self.tables
     }
 
     /// Adds the errors of single samples, whose mean is the first measure; they determine its [`interval`](Self::interval).
@@ -86,7 +121,7 @@ impl Measures {
         })
     }
 
-    /// `{"<prefix>mse": …, "<prefix>verdict": "diverged"}`, the latter only if the weights have diverged: JSON has no NaN, and null alone
+    /// `{"<prefix>mse": …, "<prefix>mse_error": …, "<prefix>verdict": "diverged"}`, the error only where it is known, and the latter only if the weights have diverged: JSON has no NaN, and null alone
     /// does not give the reason.
     pub fn json(&self, prefix: &str) -> Map<String, Value> {
         let mut record: Map<String, Value> = self
@@ -94,6 +129,11 @@ impl Measures {
             .iter()
             .map(|measure| (format!("{prefix}{}", measure.key), measure.value.into()))
             .collect();
+        for measure in &self.all {
+            if let Some(error) = measure.error {
+                record.insert(format!("{prefix}{}_error", measure.key), error.into());
+            }
+        }
         if !self.are_finite() {
             record.insert(format!("{prefix}verdict"), "diverged".into());
         }
@@ -142,6 +182,20 @@ mod tests {
             r#"{"test_mae":0.25,"test_mse":0.5}"#
         );
         assert_eq!((measures.first().value, measures.others().len()), (0.5, 1));
+    }
+
+    #[test]
+    fn errors_stand_beside_their_measures_and_tables_apart() {
+        let estimate = Estimate { value: 0.95, error: 0.002 };
+        let measures = Measures::new("loss", "loss", 0.5)
+            .estimated("auc", "AUC", estimate)
+            .table("roc", serde_json::json!([[0, 0]]));
+        assert_eq!(measures.others()[0].text(), "0.9500 ± 0.0020");
+        assert_eq!(
+            serde_json::to_string(&measures.json("")).unwrap(),
+            r#"{"auc":0.95,"auc_error":0.002,"loss":0.5}"#
+        );
+        assert_eq!(measures.tables()["roc"], serde_json::json!([[0, 0]]));
     }
 
     #[test]

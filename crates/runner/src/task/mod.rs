@@ -135,7 +135,7 @@ pub trait Task: Sized + 'static {
     /// From the operators.
     fn loss(model: &Self::Model, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor>;
 
-    /// Measures a model on samples. For several models, measures their mean prediction (for classes, the mean of their log odds). The first
+    /// Measures a model on samples. For several models, measures their mean prediction (for classes, their mean probabilities). The first
     /// measure is the primary one; smaller is better. [`mean_prediction`] helps with several models.
     ///
     /// # Errors
@@ -171,12 +171,13 @@ pub trait Task: Sized + 'static {
         None
     }
 
-    /// Draws figures of the trained model into the run folder, and returns their file names.
+    /// Draws figures of the trained model, whose measures on the test split these are, into the run folder, and returns their file names.
     ///
     /// # Errors
     /// From the operators or from writing.
     fn figures(
         _model: &Self::Model,
+        _measures: &Measures,
         _config: &TaskConfig<Self>,
         _placement: &Placement,
         _folder: &RunFolder,

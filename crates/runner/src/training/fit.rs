@@ -14,6 +14,7 @@ use gradewise_kernels::{
 };
 use gradewise_nn::{
     Placement,
+    data::longest,
     train::{Part, Samples, Trainer},
 };
 
@@ -135,7 +136,7 @@ pub fn measured<T: Task>(
     let delta = (|| {
         let (mut trainer, mut steps) = start::<T>(config, data, placement)?;
         let loading = run::loading(placement);
-        let indices: Vec<usize> = (0..samples).map(|index| index % data.len()).collect();
+        let indices = longest(data, samples);
         let mut batches = std::iter::repeat_with(|| -> gradewise_nn::Result<Part<Batch<T>>> {
             Ok(Part::whole(data.batch(&indices, &loading)?))
         });

@@ -241,9 +241,12 @@ impl<T: Task> Runs<'_, T> {
         let config = fitted.as_ref().unwrap_or(config);
         run::census(&config.runtime, None);
         let samples = T::training_samples(&data.train, &config.data);
-        let order = BatchOrder::sequential(samples, config.train.batch_size)?
+        let mut order = BatchOrder::sequential(samples, config.train.batch_size)?
             .shuffled(config.train.seed)
             .drop_last()?;
+        if let Some(lengths) = data.train.lengths() {
+            order = order.by_length(lengths)?;
+        }
         let memory = Memory::start(&placement.device);
         let model = task::model_of::<T>(None, config, &data.train, placement)?;
         let mixed = run::mixed_precision(&config.runtime)?;

@@ -22,7 +22,7 @@ pub use gpt::{Gpt, GptConfig, Sampling};
 pub use gradewise_nn::data::Edges;
 pub use gravity::{GravityConfig, GravityKind, GravityModel, GravityTransformer};
 pub use hull::{HullConfig, HullKind, HullModel, HullSimplices};
-pub use jets::{JetKind, JetLGATr, JetMessages, JetSlim, JetTagger, JetTaggerConfig};
+pub use jets::{JetKind, JetLGATr, JetMessages, JetPairs, JetSlim, JetTagger, JetTaggerConfig, Reference};
 pub use message_passing::{MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyConfig, NBodyGraph};
 pub use points::{CL5, HullVolume, O5Config, O5Regression, PerceptronConfig, SignedVolume};

@@ -39,14 +39,19 @@ struct Captured<B> {
 /// Takes the steps of a [`Trainer`] on a CUDA device; [`Trainer::step`] uses it there.
 ///
 /// The first step runs operator by operator; with `capture`, the next is recorded as a CUDA graph, which every further step replays: one
-/// launch instead of hundreds, with bit-identical results. A batch of another shape, or replaced parameters, cause a new recording.
+/// launch instead of hundreds, with bit-identical results. A batch of another shape causes another recording, beside those of the last 32
+/// shapes, whose memory they keep; replaced parameters, or other parameters with gradients, cause new ones.
 pub struct CapturedStep<B> {
     device: CudaDevice,
     capture: Capture,
     fusion: Fusion,
     steps: Option<DeviceSteps>,
-    captured: Option<Captured<B>>,
+    /// One for each shape of batches, the one used last at the end.
+    captured: Vec<Captured<B>>,
 }
+
+/// The most shapes whose recordings are kept: as many as batches of jets of up to 200 particles have, rounded up to multiples of 8.
+const SHAPES: usize = 32;
 
 impl<B: Batch> CapturedStep<B> {
     /// Steps on `device`. With `capture`, they are captured, and a loss that cannot be captured is an error.
@@ -57,15 +62,15 @@ impl<B: Batch> CapturedStep<B> {
 
     /// Steps on `device`.
     pub fn with(device: &CudaDevice, capture: Capture, fusion: Fusion) -> Self {
-        Self { device: device.clone(), capture, fusion, steps: None, captured: None }
+        Self { device: device.clone(), capture, fusion, steps: None, captured: Vec::new() }
     }
 
-    /// Number of kernels, copies and fills of the captured step; `None` before a step is captured.
+    /// Number of kernels, copies and fills of the captured step that was used last; `None` before a step is captured.
     ///
     /// # Errors
     /// From the device.
     pub fn node_count(&self) -> Result<Option<usize>> {
-        Ok(self.captured.as_ref().map(|captured| captured.graph.node_count()).transpose()?)
+        Ok(self.captured.last().map(|captured| captured.graph.node_count()).transpose()?)
     }
 
     /// As [`Trainer::step`], with batches that may be on the host.
@@ -83,7 +88,6 @@ impl<B: Batch> CapturedStep<B> {
         if self.replay(trainer, &given)? {
             return self.report(trainer);
         }
-        self.captured = None;
         let device = Device::Cuda(self.device.clone());
         let inputs = given
             .iter()
@@ -93,9 +97,11 @@ impl<B: Batch> CapturedStep<B> {
                 Capture::WhenPossible | Capture::Required => own_copy(batch, &device),
             })
             .collect::<Result<Vec<_>>>()?;
-        // Updates are in place, so no other array may share the parameters' storage.
-        for (_, parameter) in &trainer.parameters {
-            parameter.make_unique()?;
+        // Updates are in place, so no other array may share the parameters' storage, but those of the recordings, which were made after this.
+        if self.captured.is_empty() {
+            for (_, parameter) in &trainer.parameters {
+                parameter.make_unique()?;
+            }
         }
         let (value, gradients) = trainer.gradients(&inputs, &loss)?;
         self.prepare(trainer, &gradients)?;
@@ -119,22 +125,31 @@ impl<B: Batch> CapturedStep<B> {
     }
 
     /// Replays the captured step on these batches; `false` if none fits them.
-    fn replay<M: Module>(&self, trainer: &mut Trainer<M>, given: &[B]) -> Result<bool> {
-        let (Some(captured), Some(steps)) = (&self.captured, &self.steps) else { return Ok(false) };
+    fn replay<M: Module>(&mut self, trainer: &mut Trainer<M>, given: &[B]) -> Result<bool> {
+        let Some(steps) = &self.steps else { return Ok(false) };
         let stays = |(array, (_, parameter)): (&Array, &(String, crate::Parameter))| {
             array.shares_storage(&parameter.array())
         };
-        if !captured.parameters.iter().zip(&trainer.parameters).all(stays) {
+        let replaced =
+            |captured: &Captured<B>| !captured.parameters.iter().zip(&trainer.parameters).all(stays);
+        if self.captured.first().is_some_and(replaced) {
+            self.captured.clear();
             return Ok(false);
         }
-        for (input, batch) in captured.inputs.iter().zip(given) {
-            if !input.overwrite(batch)? {
-                return Ok(false);
+        let mut found = None;
+        for (position, captured) in self.captured.iter().enumerate().rev() {
+            if captured.takes(given)? {
+                found = Some(position);
+                break;
             }
         }
+        let Some(position) = found else { return Ok(false) };
+        let captured = self.captured.remove(position);
         steps.set_constants(trainer)?;
         let _range = nvtx::range("replay");
-        captured.graph.replay()?;
+        let replayed = captured.graph.replay();
+        self.captured.push(captured);
+        replayed?;
         Ok(true)
     }
 
@@ -152,6 +167,8 @@ impl<B: Batch> CapturedStep<B> {
         }
         let sizes: Vec<usize> =
             trained.iter().map(|&position| gradients[position].as_ref().map_or(0, Array::elements)).collect();
+        // The recordings write into what is replaced.
+        self.captured.clear();
         let decided = StepState::new(&self.device)?;
         if let Some(limit) = trainer.config.clip_value {
             decided.set_clip_value(limit)?;
@@ -192,7 +209,10 @@ impl<B: Batch> CapturedStep<B> {
         }
         let ((), graph) = captured?;
         let parameters = trainer.parameters.iter().map(|(_, parameter)| parameter.array()).collect();
-        self.captured = Some(Captured { graph, inputs, parameters });
+        if self.captured.len() == SHAPES {
+            self.captured.remove(0);
+        }
+        self.captured.push(Captured { graph, inputs, parameters });
         Ok(())
     }
 
@@ -205,6 +225,18 @@ impl<B: Batch> CapturedStep<B> {
             exchange.check()?;
         }
         trainer.finish_step(report?, &steps.trained)
+    }
+}
+
+impl<B: Batch> Captured<B> {
+    /// Puts the values of `given` in place of the inputs; `false` if one has another shape, in which case the graph must not be replayed.
+    fn takes(&self, given: &[B]) -> Result<bool> {
+        for (input, batch) in self.inputs.iter().zip(given) {
+            if !input.overwrite(batch)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Training a model: the state kept between steps ([`Trainer`]), the step itself, and resuming from a checkpoint.
 
 mod device;
+mod pace;
 mod report;
 mod resume;
 mod step;
@@ -8,6 +9,8 @@ mod step;
 pub use device::CapturedStep;
 pub use report::StepReport;
 pub use step::MAX_CONSECUTIVE_SKIPS;
+
+use pace::Pace;
 
 use super::{Batch, Capture, Exchange, TrainerConfig};
 use crate::optim::{GradientScaler, MixedPrecision, MovingAverage, Optimizer, UnderflowWatch};
@@ -61,6 +64,7 @@ pub struct Trainer<M> {
     /// The [`CapturedStep`] for the batches seen last, on a GPU.
     device_step: Option<Box<dyn Any + Send>>,
     step: u64,
+    pace: Pace,
     /// The number of forward passes so far, which determines the dropout masks.
     passes: u64,
     skips: Skips,
@@ -79,6 +83,7 @@ impl<M: Module> Trainer<M> {
     /// [`Error::Argument`] for constants outside their range; [`Error::DuplicateParameter`].
     pub fn new(model: M, config: TrainerConfig) -> Result<Self> {
         config.validate()?;
+        let pace = Pace::of(&config);
         let config = config.resolved();
         let optimizer = Optimizer::new(config.method())?;
         let parameters = model.unique_parameters()?;
@@ -97,6 +102,7 @@ impl<M: Module> Trainer<M> {
             device_step: None,
             underflow: UnderflowWatch::default(),
             step: 0,
+            pace,
             passes: 0,
             skips: Skips::default(),
         })
@@ -176,6 +182,32 @@ impl<M: Module> Trainer<M> {
     /// Steps taken so far, skipped ones included.
     pub fn steps(&self) -> u64 {
         self.step
+    }
+
+    /// Says how much of the run is over when the next step begins, from 0 to 1, for a run that may end before its last step, such as one of a
+    /// limited time. The schedule goes on as if that share of the steps had been taken, if fewer were; a warm-up of a given number of steps
+    /// counts the steps themselves. It is no part of a checkpoint: say it again after resuming.
+    ///
+    /// ```
+    /// use gradewise_kernels::Device;
+    /// use gradewise_nn::{layers::Linear, train::{Trainer, TrainerConfig}};
+    /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+    ///
+    /// let model = Linear::new(2, 1).init(&Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1))?;
+    /// let mut trainer = Trainer::new(model, TrainerConfig { steps: 1_000_000, lr: 4e-3, ..TrainerConfig::default() })?;
+    /// trainer.set_progress(0.2);
+    /// assert_eq!(trainer.next_lr(), 4e-3);
+    /// trainer.set_progress(1.0);
+    /// assert!(trainer.next_lr() < 1e-6);
+    /// # Ok::<(), gradewise_nn::Error>(())
+    /// ```
+    pub fn set_progress(&mut self, share: f64) {
+        self.pace.set(share);
+    }
+
+    /// The learning rate of the next step.
+    pub fn next_lr(&self) -> f64 {
+        self.pace.lr(&self.config, self.step)
     }
 
     /// Steps skipped so far.

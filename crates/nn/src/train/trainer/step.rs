@@ -125,7 +125,7 @@ impl<M: Module> Trainer<M> {
         }
         let zeros = zero_fraction(&gradients)?;
         let norms = GradientNorms::of(&gradients)?;
-        let lr = self.config.schedule().lr(self.step);
+        let lr = self.next_lr();
         self.count_step();
         let skipped = !(mean_loss.is_finite() && norms.are_finite());
         let mut clipped = false;
@@ -175,11 +175,6 @@ impl<M: Module> Trainer<M> {
         batches: &mut impl Iterator<Item = Result<B>>,
     ) -> Result<Vec<B>> {
         (0..self.config.accumulation).map(|_| next_batch(batches)).collect()
-    }
-
-    /// The learning rate of the next step.
-    pub(in crate::train) fn next_lr(&self) -> f64 {
-        self.config.schedule().lr(self.step)
     }
 
     /// Counts a step that was taken on a device, or skipped there because loss or norm were not finite. `trained` are the indices of the

@@ -2,6 +2,7 @@
 
 use super::{End, Session};
 use crate::{
+    config::BudgetOf,
     error::{Error, Result},
     output,
     run::Interrupt,
@@ -43,7 +44,7 @@ impl<T: Task> Session<'_, T> {
             let measures = T::measure(&[model], test, placement)?;
             // Diverged weights have no figures: their predictions are not valid data.
             let figures = match measures.are_finite() {
-                true => T::figures(model, config, placement, &self.folder),
+                true => T::figures(model, &measures, config, placement, &self.folder),
                 false => Ok(Vec::new()),
             };
             Ok((measures, asymmetry, figures))
@@ -64,6 +65,7 @@ impl<T: Task> Session<'_, T> {
         }
         let valid = Some(self.best).filter(|best| kept && best.is_finite());
         let mut record = measures.json("test_");
+        record.extend(measures.tables().iter().map(|(key, table)| (format!("test_{key}"), table.clone())));
         for (key, value) in [
             ("step", json!(steps)),
             ("asymmetry", json!(asymmetry)),
@@ -86,7 +88,7 @@ impl<T: Task> Session<'_, T> {
             test.len(),
         );
         for other in measures.others() {
-            text += &format!("test {} {}\n", other.label, number(other.value));
+            text += &format!("test {} {}\n", other.label, other.text());
         }
         if let Some(valid) = valid {
             text += &format!("valid {} {} of the same weights, the best there\n", first.label, number(valid));
@@ -129,8 +131,12 @@ impl<T: Task> Session<'_, T> {
             );
         }
         if end == End::OutOfTime {
+            let more = match self.config.train.budget_of {
+                BudgetOf::Run => format!(" train.time_budget={}", 2.0 * self.config.train.time_budget),
+                BudgetOf::Process => String::new(),
+            };
             text += &format!(
-                "out of time; go on with  {} train {} --resume {folder}\n",
+                "out of time; go on with  {} train {} --resume {folder}{more}\n",
                 output::program(),
                 T::NAME
             );

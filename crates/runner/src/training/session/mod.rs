@@ -7,6 +7,7 @@ mod stopped;
 
 use super::steps::Steps;
 use crate::{
+    config::BudgetOf,
     error::{Error, Result},
     output,
     page::{About, Pace},
@@ -26,10 +27,7 @@ use gradewise_nn::{
 };
 pub use losses::Losses;
 use serde_json::json;
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
 /// The reason why the steps ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +83,9 @@ pub fn follow<T: Task>(
 ) -> Result<()> {
     let mut steps = Steps::<T>::new(config, memory.device(), &mut trainer)?;
     let train = &config.train;
-    while trainer.steps() < train.trainer.steps && team.proceeds(false)? {
+    while trainer.steps() < train.trainer.steps {
+        let Some(share) = team.proceeds(false, 0.0)? else { break };
+        trainer.set_progress(share);
         let step = steps.take(&mut trainer, batches)?.step;
         if is_due(train.checkpoint_every, step, train.trainer.steps) {
             team.compare(&trainer)?;
@@ -115,6 +115,8 @@ pub struct Session<'a, T: Task> {
     stall: Stall,
     /// The losses since the last record.
     losses: Losses,
+    /// The learning rate of the last step.
+    lr: f64,
     /// Whether a checkpoint was due during a streak of skipped steps.
     owed: bool,
     leaks: LeakWatcher,
@@ -151,6 +153,7 @@ impl<'a, T: Task> Session<'a, T> {
         let decides = format!("valid_{}", T::DECIDES);
         let mut stall = Stall::default();
         records.iter().filter_map(|record| record[&decides].as_f64()).for_each(|error| stall.see(error));
+        let lr = records.iter().filter_map(|record| record["lr"].as_f64()).next_back().unwrap_or_default();
         let steps = Steps::new(config, memory.device(), &mut trainer)?;
         let leaks = LeakWatcher::new(memory.device());
         let start = Instant::now();
@@ -170,6 +173,7 @@ impl<'a, T: Task> Session<'a, T> {
             best,
             stall,
             losses,
+            lr,
             owed: false,
             leaks,
             gradients: GradientWatch::default(),
@@ -185,6 +189,16 @@ impl<'a, T: Task> Session<'a, T> {
 
     fn seconds(&self) -> f64 {
         self.earlier + self.start.elapsed().as_secs_f64()
+    }
+
+    /// The share of the time budget that is spent; 0 without one.
+    fn spent(&self) -> f64 {
+        let train = &self.config.train;
+        let seconds = match train.budget_of {
+            BudgetOf::Run => self.seconds(),
+            BudgetOf::Process => self.start.elapsed().as_secs_f64(),
+        };
+        if train.time_budget > 0.0 { (seconds / train.time_budget).min(1.0) } else { 0.0 }
     }
 
     /// Takes the remaining steps.
@@ -209,8 +223,6 @@ impl<'a, T: Task> Session<'a, T> {
         let train = &self.config.train;
         let progress = Progress::new(train.trainer.steps, self.trainer.steps());
         let due = |every: u64, step: u64| is_due(every, step, train.trainer.steps);
-        let budget = (train.time_budget > 0.0)
-            .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
         let first = self.trainer.steps();
         if self.losses.unmeasured && !self.measures_valid(valid, interrupt, self.losses.mean(), &progress)? {
             return Ok(End::Interrupted);
@@ -223,13 +235,19 @@ impl<'a, T: Task> Session<'a, T> {
                 () if interrupt.requested() => Some(End::Interrupted),
                 () if !begun => None,
                 () if train.patience > 0 && self.stall.evaluations >= train.patience => Some(End::Stalled),
-                () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
+                () if self.spent() >= 1.0 => Some(End::OutOfTime),
                 () => None,
             };
-            if !self.team.proceeds(end.is_some()).map_err(|error| self.lost(&error))? {
+            let share = match train.budget_of {
+                BudgetOf::Run => self.spent(),
+                BudgetOf::Process => 0.0,
+            };
+            let Some(share) = self.team.proceeds(end.is_some(), share).map_err(|error| self.lost(&error))?
+            else {
                 self.checkpoint_at_end()?;
                 return Ok(end.unwrap_or(End::Interrupted));
-            }
+            };
+            self.trainer.set_progress(share);
             begun = true;
             let report = match self.step(batches, interrupt) {
                 Ok(report) => report,
@@ -245,6 +263,7 @@ impl<'a, T: Task> Session<'a, T> {
             let step = report.step;
             self.watch_gradients(&report, &progress);
             self.losses.see(report.loss);
+            self.lr = report.lr;
             progress.step(|| format!("loss {}", number(report.loss)));
             if due(train.log_every, step) {
                 self.record(&report)?;
@@ -301,7 +320,7 @@ impl<'a, T: Task> Session<'a, T> {
             train.steps,
             number(recent),
             number(measures.first().value),
-            train.schedule().lr(step.saturating_sub(1)),
+            self.lr,
             self.seconds()
         ));
         self.page.refresh(self.folder.path());

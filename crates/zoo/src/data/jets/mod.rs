@@ -6,13 +6,16 @@
 //! Accuracies on these jets show that a tagger works, but say nothing about the tagging of real tops. [`JetSets::load`] reads the published
 //! jets.
 
+mod batch;
 mod files;
 mod kept;
+mod momenta;
 mod sets;
 mod shower;
 #[cfg(feature = "hdf5")]
 mod tables;
 
-pub(crate) use sets::CHANNELS;
-pub use sets::{JetBatch, JetSets};
+pub(crate) use batch::CHANNELS;
+pub use batch::JetBatch;
+pub use sets::JetSets;
 pub use shower::{FourMomentum, one_prong, three_prong};

@@ -49,6 +49,23 @@ impl FourMomentum {
         Self(std::array::from_fn(|axis| self.0[axis] + other.0[axis]))
     }
 
+    /// The squared mass.
+    pub fn square(&self) -> f64 {
+        self.dot(self)
+    }
+
+    /// This momentum in the rest frame of `total`, of mass `mass` > 0. Of a `total` of negative energy, both are turned round in space and
+    /// time before.
+    #[must_use]
+    pub fn at_rest_with(&self, total: &Self, mass: f64) -> Self {
+        let sign = 1f64.copysign(total.0[0]);
+        let (total, own) = (total.0.map(|number| sign * number), self.0.map(|number| sign * number));
+        let along: f64 = (1..4).map(|axis| total[axis] * own[axis]).sum();
+        let energy = (total[0] * own[0] - along) / mass;
+        let factor = (own[0] + energy) / (total[0] + mass);
+        Self([energy, own[1] - factor * total[1], own[2] - factor * total[2], own[3] - factor * total[3]])
+    }
+
     /// Momentum across the beam, which is the z axis.
     pub fn transverse(&self) -> f64 {
         self.0[1].hypot(self.0[2])

@@ -2,7 +2,7 @@
 
 use super::{super::MessagePassing, JetTaggerConfig};
 use crate::data::jets::JetBatch;
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, concat};
 use gradewise_core::{Algebra, Signature};
 use gradewise_nn::{
     Module, Placement, Result,
@@ -58,10 +58,11 @@ impl JetMessages {
     /// # Errors
     /// A batch of another dtype or device than the parameters.
     pub fn forward(&self, batch: &JetBatch) -> Result<Tensor> {
-        let edges: &Edges = &batch.edges;
+        let edges: &Edges = batch.edges()?;
+        let (attributes, weights) = (attributes(batch)?, edge_weights(batch)?);
         let mut h = self.embedding.forward(&batch.features)?;
         for layer in &self.layers {
-            h = layer.forward_weighted(&h, &batch.attributes, edges, &batch.edge_weights)?;
+            h = layer.forward_weighted(&h, &attributes, edges, &weights)?;
         }
         let invariants = self.invariants(&h)?;
         let (grades, nodes, hidden) = (invariants.shape()[0], invariants.shape()[1], invariants.shape()[2]);
@@ -77,6 +78,68 @@ impl JetMessages {
         // x/(x² + 1)^¼ approximates x near zero, and sign(x)·√|x| far from it.
         let roots = forms.div(&forms.square()?.add_scalar(1.0)?.sqrt()?.sqrt()?)?;
         let grades = roots.shape()[0];
-        Ok(gradewise_autograd::concat(&[&h.slice(0, 0..1)?, &roots.slice(0, 1..grades)?], 0)?)
+        Ok(concat(&[&h.slice(0, 0..1)?, &roots.slice(0, 1..grades)?], 0)?)
+    }
+}
+
+/// Added to products of momenta of neighbours, in units of the squared mass of the jet, before their logarithm is taken.
+const SMALLEST_PRODUCT: f64 = 1e-6;
+/// Blades of the space-time algebra.
+const BLADES: usize = 16;
+
+/// `[16, edges, 1]`: the logarithm of the product of the momenta, shifted and scaled to be of order one, as a scalar.
+fn attributes(batch: &JetBatch) -> Result<Tensor> {
+    let products = off_diagonal(&batch.products)?;
+    let logarithms = products.add_scalar(SMALLEST_PRODUCT)?.log()?.mul_scalar(0.25)?.add_scalar(1.5)?;
+    let edges = logarithms.shape().elements();
+    let others = Tensor::zeros([BLADES - 1, edges, 1], logarithms.dtype(), &logarithms.device())?;
+    Ok(concat(&[&logarithms.reshape([1, edges, 1])?, &others], 0)?)
+}
+
+/// `[1, edges, 1]`: one over the number of neighbours of the receiver; zero if sender or receiver is padding.
+fn edge_weights(batch: &JetBatch) -> Result<Tensor> {
+    let (jets, particles) = (batch.jets, batch.particles);
+    let senders = batch.particle_weights.reshape([jets, 1, particles])?;
+    // Weights are at least 1/200, so that this is exactly 1 for particles.
+    let there = senders.mul_scalar(1e6)?.clamp(0.0, 1.0)?;
+    let weights = batch.neighbour_weights.reshape([jets, particles, 1])?.mul(&there)?;
+    let weights = off_diagonal(&weights)?;
+    Ok(weights.reshape([1, weights.shape().elements(), 1])?)
+}
+
+/// The elements of square matrices `[jets, particles, particles]` beside their diagonals, by rows: those of the edges of complete graphs.
+fn off_diagonal(matrices: &Tensor) -> Result<Tensor> {
+    let (jets, particles) = (matrices.shape()[0], matrices.shape()[1]);
+    // Without its first element, a matrix has a diagonal element at the end of each run of `particles` + 1.
+    let rows = matrices.reshape([jets, particles * particles])?.slice(1, 1..particles * particles)?;
+    let runs = rows.reshape([jets, particles - 1, particles + 1])?.slice(2, 0..particles)?;
+    Ok(runs.reshape([jets * (particles - 1) * particles])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradewise_kernels::{DType, Device};
+    use gradewise_nn::data::{Samples, Split};
+
+    #[test]
+    fn attributes_and_weights_are_those_of_the_edges() {
+        let jets = crate::data::jets::JetSets::simulate(3, 7, 2, Split::Train).unwrap();
+        let batch = jets.batch(&[0, 2, 1], &Placement::new(&Device::Cpu, DType::F64)).unwrap();
+        let values = |tensor: &Tensor| tensor.array().to_f64_vec().unwrap();
+        let (found, weights) = (values(&attributes(&batch).unwrap()), values(&edge_weights(&batch).unwrap()));
+        let (products, particles) = (values(&batch.products), batch.particles);
+        let counts = [0, 2, 1].map(|jet| jets.count(jet));
+        let edges = batch.edges().unwrap();
+        let pairs = edges.receivers.to_vec().unwrap().into_iter().zip(edges.senders.to_vec().unwrap());
+        for (edge, (receiver, sender)) in pairs.enumerate() {
+            let (jet, i, j) = (receiver / particles, receiver % particles, sender % particles);
+            let product = products[(jet * particles + i) * particles + j];
+            assert!((found[edge] - (0.25 * (product + 1e-6).ln() + 1.5)).abs() < 1e-12);
+            let count = counts[jet];
+            let expected = if i < count && j < count { 1.0 / (count - 1) as f64 } else { 0.0 };
+            assert_eq!(weights[edge], expected);
+        }
+        assert!(found[weights.len()..].iter().all(|&other| other == 0.0));
     }
 }

@@ -1,9 +1,14 @@
-//! Taggers of jets: message passing in the space-time algebra Cl(1,3), and the published Lorentz-equivariant transformers.
+//! Taggers of jets: message passing in the space-time algebra Cl(1,3), attention that sees pairs, and the published Lorentz-equivariant
+//! transformers.
 
 mod messages;
+mod pairs;
+mod reference;
 mod transformer;
 
 pub use messages::JetMessages;
+pub use pairs::JetPairs;
+pub use reference::Reference;
 pub use transformer::{JetLGATr, JetSlim};
 
 use crate::data::jets::JetBatch;
@@ -28,6 +33,8 @@ gradewise_nn::choices! {
         LGATr = "lgatr",
         /// L-GATr-slim, the published transformer of vectors and scalars
         Slim = "slim",
+        /// A small transformer of vectors and scalars whose attention sees the invariants of pairs
+        Pairs = "pairs",
     }
 }
 
@@ -38,11 +45,11 @@ pub struct JetTaggerConfig {
     /// Which model.
     #[serde(default = "messages")]
     pub kind: JetKind,
-    /// Multivectors of a particle, or vectors (slim).
+    /// Multivectors of a particle, or vectors (slim, pairs).
     pub hidden: usize,
     /// Rounds of messages, or blocks.
     pub layers: usize,
-    /// Units of the classifier's hidden layer; only for messages.
+    /// Units of the classifier's hidden layer, and of the perceptron of pairs; not for the published transformers.
     pub units: usize,
     /// Scalars of a particle; only for transformers.
     #[serde(default = "sixteen")]
@@ -50,6 +57,9 @@ pub struct JetTaggerConfig {
     /// Attention heads; only for transformers.
     #[serde(default = "four")]
     pub heads: usize,
+    /// Directions of the laboratory that the model sees; only for pairs.
+    #[serde(default)]
+    pub reference: Reference,
 }
 
 // The defaults for configurations written before there were transformers.
@@ -91,6 +101,8 @@ pub enum JetTagger {
     LGATr(Box<JetLGATr>),
     /// L-GATr-slim.
     Slim(JetSlim),
+    /// Attention that sees pairs.
+    Pairs(JetPairs),
 }
 
 impl JetTagger {
@@ -107,6 +119,7 @@ impl JetTagger {
             JetKind::Messages => Self::Messages(JetMessages::init(config, placement, rng)?),
             JetKind::LGATr => Self::LGATr(Box::new(JetLGATr::init(config, placement, rng)?)),
             JetKind::Slim => Self::Slim(JetSlim::init(config, placement, rng)?),
+            JetKind::Pairs => Self::Pairs(JetPairs::init(config, placement, rng)?),
         })
     }
 
@@ -119,6 +132,7 @@ impl JetTagger {
             Self::Messages(model) => model.forward(batch),
             Self::LGATr(model) => model.forward(batch),
             Self::Slim(model) => model.forward(batch),
+            Self::Pairs(model) => model.forward(batch),
         }
     }
 
@@ -128,6 +142,14 @@ impl JetTagger {
     /// As [`forward`](Self::forward).
     pub fn loss(&self, batch: &JetBatch) -> Result<Tensor> {
         loss::cross_entropy(&self.forward(batch)?, &batch.target)
+    }
+
+    /// The directions of the laboratory that the model sees; the logits are invariant under what keeps them.
+    pub const fn reference(&self) -> Reference {
+        match self {
+            Self::Pairs(model) => model.reference(),
+            Self::Messages(_) | Self::LGATr(_) | Self::Slim(_) => Reference::None,
+        }
     }
 
     /// Whether reflections leave the logits alone too. L-GATr sees orientation, as published.
@@ -142,6 +164,7 @@ impl Module for JetTagger {
             Self::Messages(model) => model.visit(visitor),
             Self::LGATr(model) => model.visit(visitor),
             Self::Slim(model) => model.visit(visitor),
+            Self::Pairs(model) => model.visit(visitor),
         }
     }
 }

@@ -74,13 +74,13 @@ fn scalars(batch: &JetBatch) -> Result<Tensor> {
 
 /// A set for each jet, without its padding.
 fn tokens(batch: &JetBatch) -> Result<TokenBatch> {
-    let particles = batch.features.shape()[1] / batch.jets.max(1);
+    let particles = batch.particles;
     TokenBatch::weighted(&batch.particle_weights.reshape([batch.jets, particles])?)
 }
 
 /// The logits `[jets, 2]` whose difference is the mean of a number of each particle.
 fn logits(odds: &Tensor, batch: &JetBatch) -> Result<Tensor> {
-    let particles = batch.features.shape()[1] / batch.jets.max(1);
+    let particles = batch.particles;
     let shape = [batch.jets, particles];
     let weights = batch.particle_weights.reshape(shape)?;
     let mean = odds.reshape(shape)?.mul(&weights)?.sum(&[1], true)?;

@@ -4,7 +4,7 @@ use super::{
     super::{Layout, Library},
     CONDITIONAL, CONDITIONAL_SLIM, GATR, LGATR, Network, SLIM, Settings, gatr, lgatr, slim, written,
 };
-use crate::models::{GravityConfig, GravityKind, JetKind, JetTaggerConfig};
+use crate::models::{GravityConfig, GravityKind, JetKind, JetTaggerConfig, Reference};
 use gradewise_nn::{
     checkpoint::{Checkpoint, TensorFile},
     choice::Choice,
@@ -48,6 +48,7 @@ pub(super) fn lorentz(file: &TensorFile, settings: &Settings) -> Result<Layout, 
         units: 1,
         scalars,
         heads,
+        reference: Reference::None,
     };
     let (network, config) = if file.get("linear_in.weight_v").is_some() {
         let found = slim::config(file, settings)?;
@@ -100,8 +101,8 @@ fn found(
             let network = match config.kind {
                 JetKind::LGATr => Network::LGATr(config.lgatr()),
                 JetKind::Slim => Network::Slim(config.slim()),
-                JetKind::Messages => {
-                    return Err("its model.kind is messages, expected lgatr or slim".to_owned());
+                kind @ (JetKind::Messages | JetKind::Pairs) => {
+                    return Err(format!("its model.kind is {kind}, expected lgatr or slim"));
                 }
             };
             Ok((network, LORENTZ, ["", NET]))

@@ -1,5 +1,9 @@
 use super::*;
-use gradewise_nn::data::npy;
+use gradewise_kernels::Device;
+use gradewise_nn::{
+    Placement,
+    data::{Samples, npy},
+};
 use proptest::prelude::*;
 use std::fs;
 
@@ -31,7 +35,7 @@ fn written(particles: usize) -> JetSets {
             row.copy_from_slice(&[energy.into(), px, py, pz]);
         }
     }
-    JetSets::new(particles, momenta, (0..JETS).map(|jet| 7 * jet % 3 == 0).collect()).unwrap()
+    JetSets::new(particles, &momenta, (0..JETS).map(|jet| 7 * jet % 3 == 0).collect()).unwrap()
 }
 
 #[test]
@@ -115,6 +119,112 @@ fn jets_that_are_none_are_left_out_and_classes_checked() {
     broken[6] = f64::NAN;
     arrays(here, &[pair, broken], &[0.0, 1.0]);
     assert!(matches!(load(9), Err(Error::NotFinite { index, .. }) if index == [1, 1, 2]));
+}
+
+/// Three jets of two particles, one row of which is this.
+fn with_row(row: [f64; 4]) -> [[f64; 16]; 3] {
+    let pair = [5.0, 3.0, 0.0, 4.0, 5.0, 0.0, 4.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let mut other = pair;
+    other[4..8].copy_from_slice(&row);
+    [pair, other, pair]
+}
+
+/// What a row of a file is, and what comes of it: a part of the error, or the jets that are left.
+#[test]
+fn rows_that_are_no_particles() {
+    type Outcome = std::result::Result<usize, &'static str>;
+    let cases: [(&str, [f64; 4], Outcome); 10] = [
+        ("NaN", [5.0, f64::NAN, 4.0, 3.0], Err("[1, 1, 1]")),
+        ("infinite", [f64::INFINITY, 0.0, 4.0, 3.0], Err("[1, 1, 0]")),
+        (
+            "spacelike",
+            [5.0, 0.0, 40.0, 3.0],
+            Err("particle 1 of jet 1 has the energy 5 and the momentum (0, 40, 3)"),
+        ),
+        ("the energy last", [0.0, 4.0, -3.0, 5.0], Err("rows are E, px, py, pz")),
+        ("a negative energy", [-5.0, 0.0, 4.0, 3.0], Err("negative energy")),
+        ("a momentum without energy", [0.0, 0.0, 4.0, 3.0], Err("spacelike")),
+        ("spacelike by the rounding of single precision", [4.999_999_8, 0.0, 4.0, 3.0], Ok(3)),
+        // The other particle alone is massless.
+        ("zero", [0.0; 4], Ok(2)),
+        ("without transverse momentum, as a beam", [7000.0, 0.0, 0.0, 7000.0], Ok(2)),
+        ("of larger transverse momentum than the one before", [5.0, 0.0, 4.5, -2.0], Ok(3)),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, row, expected) in cases {
+        arrays(folder.path(), &with_row(row), &[0.0, 1.0, 1.0]);
+        match (JetSets::load(folder.path(), Split::Train, 3, 9), expected) {
+            (Ok(jets), Ok(left)) => assert_eq!(jets.labels().len(), left, "{name}"),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{name}: {error}"),
+            (found, _) => panic!("{name}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn jets_of_few_particles_and_of_other_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let load = || JetSets::load(here, Split::Train, 3, 99);
+    let [pair, ..] = with_row([5.0, 0.0, 4.0, -3.0]);
+    let mut heavy = [0.0; 16];
+    heavy[..4].copy_from_slice(&[5.0, 3.0, 0.0, 0.0]);
+    // One particle with a mass, and no particle.
+    arrays(here, &[pair, heavy, [0.0; 16]], &[0.0, 1.0, 1.0]);
+    let jets = load().unwrap();
+    assert_eq!((jets.labels(), jets.count(1)), (&[false, true][..], 1));
+    assert!(jets.batch(&[1], &Placement::from(&Device::Cpu)).is_ok());
+    arrays(here, &[[0.0; 16]; 2], &[0.0, 1.0]);
+    assert!(reason(load()).contains("none of the 2 jets"));
+    let scaled = |factor: f64| pair.map(|number| factor * number);
+    arrays(here, &[scaled(110.0), scaled(120.0)], &[0.0, 1.0]);
+    assert!(load().is_ok(), "550 GeV");
+    arrays(here, &[scaled(110_000.0), scaled(120_000.0)], &[0.0, 1.0]);
+    let message = reason(load());
+    assert!(message.contains("MeV") && message.contains("divide them by 1000"), "{message}");
+}
+
+#[test]
+fn a_fault_in_a_dataset_is_found_as_one_in_an_array() {
+    let bytes = fs::read(fixture("contiguous.h5")).unwrap();
+    let momenta = written(12).momenta();
+    // The dataset has no filter: the energy of a particle stands in it as it is.
+    let energy = momenta[4 * 13];
+    let (single, double) = ((energy as f32).to_le_bytes(), energy.to_le_bytes());
+    let at = |pattern: &[u8]| bytes.windows(pattern.len()).position(|window| window == pattern);
+    let (place, fault) = match (at(&double), at(&single)) {
+        (Some(place), _) => (place, f64::NAN.to_le_bytes().to_vec()),
+        (None, Some(place)) => (place, f32::NAN.to_le_bytes().to_vec()),
+        (None, None) => panic!("no such number in the file"),
+    };
+    let mut broken = bytes.clone();
+    broken[place..place + fault.len()].copy_from_slice(&fault);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("train.h5"), &broken).unwrap();
+    let error = JetSets::load(folder.path(), Split::Train, 12, usize::MAX).unwrap_err();
+    assert!(matches!(&error, Error::NotFinite { index, .. } if index[0] == 1), "{error}");
+}
+
+#[test]
+fn truncated_files_of_every_kind_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    arrays(here, &with_row([5.0, 0.0, 4.0, -3.0]), &[0.0, 1.0, 1.0]);
+    let numpy = fs::read(here.join("jets_train_momenta.npy")).unwrap();
+    for share in [0, 1, 30, 60, 99] {
+        fs::write(here.join("jets_train_momenta.npy"), &numpy[..numpy.len() * share / 100]).unwrap();
+        let message = reason(JetSets::load(here, Split::Train, 3, 9));
+        assert!(message.contains("jets_train_momenta.npy"), "{message}");
+    }
+    fs::remove_file(here.join("jets_train_momenta.npy")).unwrap();
+    for name in ["published.h5", "columns.h5", "arrays.h5", "contiguous.h5"] {
+        let bytes = fs::read(fixture(name)).unwrap();
+        for share in [0, 1, 30, 60] {
+            fs::write(here.join("train.h5"), &bytes[..bytes.len() * share / 100]).unwrap();
+            let message = reason(JetSets::load(here, Split::Train, 4, usize::MAX));
+            assert!(message.contains("train.h5"), "{name} {share}%: {message}");
+        }
+    }
 }
 
 proptest! {
