@@ -3,6 +3,20 @@
 # Without line tables, which a log does not need.
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_DEBUG=false
 target=${CARGO_TARGET_DIR:-$PWD/target}
+# The program and what is around it is not optimised: what computes is in the crates below, and to optimise the trainers of all tasks took
+# 280 s of a processor for the program's library, and as long again for its tests; 26 s without.
+unoptimised=()
+for package in gradewise-cli gradewise-runner gradewise-bench; do
+    unoptimised+=(--config "profile.release.package.$package.opt-level=0")
+done
+
+# cargo [+TOOLCHAIN] …: with these settings.
+cargo() {
+    local toolchain=()
+    case $1 in +*) toolchain=("$1") && shift ;; esac
+    command cargo ${toolchain[@]+"${toolchain[@]}"} "${unoptimised[@]}" "$@"
+}
+
 program=$target/release/gradewise
 skipped=()
 
@@ -148,7 +162,7 @@ python_wheel() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -r crates/python/requirements-ci.txt
     rm -rf "$target/wheels"
-    PATH=$venv/bin:$PATH maturin build --quiet --release --manifest-path crates/python/Cargo.toml --out "$target/wheels"
+    PATH=$venv/bin:$PATH maturin build --quiet --release "${unoptimised[@]}" --manifest-path crates/python/Cargo.toml --out "$target/wheels"
     wheel=$(ls "$target"/wheels/gradewise-*.whl)
     size=$(wc -c <"$wheel")
     echo "$(basename "$wheel"): $((size >> 10)) KiB"
