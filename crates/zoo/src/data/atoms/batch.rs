@@ -196,19 +196,41 @@ impl Batch for AtomBatch {
         let pairs = self.targets.tensors().into_iter().zip(source.targets.tensors());
         let pairs: Vec<(&Tensor, &Tensor)> =
             pairs.chain([(&self.differences, &source.differences)]).collect();
-        if !overwrite(&pairs)? {
-            return Ok(false);
-        }
         // Captured work may rely on how the old indices fall into parts; it is captured again where the new ones do not.
         for (own, other) in same {
             if !own.overwrite(other)? {
                 return Ok(false);
             }
         }
-        Ok(true)
+        overwrite(&pairs)
     }
 
     fn scaled(&self, factor: f64) -> Result<Option<Self>> {
         Ok(Some(Self { differences: scaled(&self.differences, factor)?, ..self.clone() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::atoms::Frame;
+    use gradewise_kernels::DType;
+
+    /// As an index does whose parts captured work relies on, where the new indices do not fall into them.
+    #[test]
+    fn a_batch_is_not_overwritten_where_an_index_refuses_the_new_values() {
+        let frame = |x: f64| Frame {
+            numbers: vec![1, 8],
+            positions: vec![[0.0; 3], [x, 0.0, 0.0]],
+            ..Frame::default()
+        };
+        let place = Placement::new(&Device::Cpu, DType::F64);
+        let batch = |x: f64| -> AtomBatch {
+            let one = Neighbourhood::find(frame(x), 3.0).unwrap();
+            AtomBatch::new(std::iter::once(&one), 3.0, &[0.0; SPECIES], 4, &place).unwrap()
+        };
+        let (fixed, mut own) = (batch(1.0), batch(1.0));
+        own.edges.senders = Index::constant(&fixed.edges.senders.to_vec().unwrap(), 2, &Device::Cpu).unwrap();
+        assert!(!own.overwrite(&batch(1.5)).unwrap());
     }
 }

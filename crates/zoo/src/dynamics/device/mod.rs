@@ -2,18 +2,20 @@
 
 mod pairs;
 mod parts;
+mod slot;
 
 use super::{Simulation, State, Thermostat};
 use crate::{
     data::atoms::{Cell, Frame, Labels, SkinList, Vector},
     models::Potential,
 };
-use gradewise_kernels::{Array, CapturedGraph, CudaDevice, Device, Fusion};
+use gradewise_kernels::{CapturedGraph, CudaDevice, Device, Fusion};
 use gradewise_nn::{Error, Placement, Result, train::Capture};
 use pairs::Pairs;
-use parts::{Constants, Status, StepArrays, by_atom, by_axis};
+use parts::{Constants, Status, StepArrays};
 use rand::RngExt;
 use rand_distr::StandardNormal;
+use slot::{by_atom, by_axis};
 
 /// The potential of a [`DeviceSimulation`], and how it finds neighbours.
 pub struct Interaction<'a> {
@@ -279,26 +281,4 @@ fn captured(cuda: &CudaDevice, mut work: impl FnMut() -> Result<()>) -> Result<C
     // Discards the capture error: that of `work` is the root cause.
     done?;
     Ok(captured?.1)
-}
-
-/// An array that captured work reads and writes at one address. On the host it is replaced instead.
-struct Slot(gradewise_autograd::Tensor);
-
-impl Slot {
-    fn new(values: &Array, device: &Device) -> Result<Self> {
-        // A copy, for nothing else may share the memory that is written.
-        Ok(Self(gradewise_autograd::Tensor::new(values.to_device(device)?.copy()?)))
-    }
-
-    fn array(&self) -> &Array {
-        self.0.array()
-    }
-
-    fn set(&mut self, values: &Array) -> Result<()> {
-        match self.0.device() {
-            Device::Cpu => self.0 = gradewise_autograd::Tensor::new(values.clone()),
-            Device::Cuda(_) => self.array().overwrite_shared(values)?,
-        }
-        Ok(())
-    }
 }

@@ -1,7 +1,6 @@
 //! Pairs of neighbours on a device, as many as a captured step has room for.
 
-use super::Slot;
-use super::parts::by_axis;
+use super::slot::{Slot, by_axis};
 use crate::data::atoms::{AtomBatch, Frame, Neighbourhood, SPECIES, SkinList, Vector};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{DType, Device};

@@ -2,8 +2,8 @@
 
 use super::{
     super::{ACCELERATION, BOLTZMANN, Dynamics, Simulation, State, Thermostat},
-    Slot,
     pairs::Pairs,
+    slot::{Slot, by_atom, by_axis},
 };
 use crate::{data::atoms::Vector, models::Potential};
 use gradewise_autograd::{Tensor, concat};
@@ -153,24 +153,18 @@ impl StepArrays {
         let mut sums: Option<[Tensor; 3]> = None;
         for model in models {
             let of = model.outputs(&vectors, pairs.batch(), false)?;
-            let mut found = Vec::with_capacity(3);
-            for tensor in [of.energy, of.forces, of.virial] {
-                found.push(tensor.detach().cast(DType::F64)?);
-            }
-            sums = Some(match (sums, <[Tensor; 3]>::try_from(found)) {
-                (Some([a, b, c]), Ok([d, e, f])) => [a.add(&d)?, b.add(&e)?, c.add(&f)?],
-                (_, Ok(first)) => first,
-                (sums, Err(_)) => {
-                    unreachable!("three tensors, after {} sums", sums.map_or(0, |all| all.len()))
-                }
+            let whole = |tensor: &Tensor| tensor.detach().cast(DType::F64);
+            let [d, e, f] = [whole(&of.energy)?, whole(&of.forces)?, whole(&of.virial)?];
+            sums = Some(match sums {
+                None => [d, e, f],
+                Some([a, b, c]) => [a.add(&d)?, b.add(&e)?, c.add(&f)?],
             });
         }
         let Some(sums) = sums else { return Ok(()) };
-        let share = 1.0 / models.len() as f64;
-        let [energy, forces, virial] = match models.len() {
-            1 => sums,
-            _ => {
-                let [a, b, c] = sums;
+        let [energy, forces, virial] = match (models.len(), sums) {
+            (1, own) => own,
+            (count, [a, b, c]) => {
+                let share = 1.0 / count as f64;
                 [a.mul_scalar(share)?, b.mul_scalar(share)?, c.mul_scalar(share)?]
             }
         };
@@ -209,16 +203,4 @@ impl StepArrays {
             heat: self.heat.array().item()?,
         })
     }
-}
-
-/// Vectors as `[3, atoms, 1]`, on the host.
-pub fn by_axis(vectors: &[Vector]) -> Result<Array> {
-    let values: Vec<f64> = (0..3).flat_map(|axis| vectors.iter().map(move |vector| vector[axis])).collect();
-    Ok(Array::from_vec(values, [3, vectors.len(), 1], &Device::Cpu)?)
-}
-
-/// The elements of `[3, atoms, 1]` as vectors.
-pub fn by_atom(values: &[f64]) -> Vec<Vector> {
-    let atoms = values.len() / 3;
-    (0..atoms).map(|atom| [0, 1, 2].map(|axis| values[axis * atoms + atom])).collect()
 }
