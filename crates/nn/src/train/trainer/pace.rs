@@ -55,7 +55,7 @@ mod tests {
         // By its steps alone, the rate of step 1,000 would be that of the first thousandth of the run.
         assert!(config.schedule().lr(999) < 5e-6);
         let top = found.iter().copied().fold(0.0, f64::max);
-        assert!(found[0] < 1e-7 && top == 1e-3 && found[999] < 1e-7, "{} {top} {}", found[0], found[999]);
+        assert!(found[0] < 1e-7 && top == 1e-3 && found[999] < 2e-7, "{} {top} {}", found[0], found[999]);
         // As a run of a thousand steps has it.
         let known = TrainerConfig { steps: 1000, ..config.clone() }.schedule();
         for (step, rate) in found.iter().enumerate() {
