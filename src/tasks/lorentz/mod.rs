@@ -88,21 +88,6 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
     const PRESETS: &'static [Preset] = &[
         Preset::QUICK,
         Preset {
-            name: "pairs",
-            about: "a small transformer that sees pairs, for jets from files",
-            settings: &[&[
-                "model.kind=pairs",
-                "model.hidden=8",
-                "model.scalars=32",
-                "model.layers=3",
-                "model.units=16",
-                "data.particles=128",
-                "train.batch_size=64",
-                "train.lr=3e-3",
-                "train.clip_norm=1",
-            ]],
-        },
-        Preset {
             name: "full",
             about: "more particles, jets and steps",
             settings: &[
@@ -117,6 +102,21 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
                     "train.batch_size=64",
                 ],
             ],
+        },
+        Preset {
+            name: "pairs",
+            about: "a small transformer that sees pairs, for jets from files",
+            settings: &[&[
+                "model.kind=pairs",
+                "model.hidden=8",
+                "model.scalars=32",
+                "model.layers=3",
+                "model.units=16",
+                "data.particles=128",
+                "train.batch_size=64",
+                "train.lr=3e-3",
+                "train.clip_norm=1",
+            ]],
         },
     ];
     type DataConfig = JetSource;

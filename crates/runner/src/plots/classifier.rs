@@ -11,8 +11,8 @@ use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
 
-/// Labels of 14 pixels are 6.5 points high in a column of 86 mm.
-const SIZE: (u32, u32) = (520, 470);
+/// In a column of 86 mm the labels are about 7 points high.
+const SIZE: (u32, u32) = (440, 410);
 
 /// Draws the background rejection 1/ε_B, on a logarithmic axis, over the signal efficiency ε_S: `curve` are such pairs. Beside it is the
 /// rejection 1/ε_S of a classifier that guesses. Rejections that are not finite are left out; without any nothing is drawn.

@@ -2,6 +2,7 @@
 
 mod blosc;
 mod blosclz;
+mod length;
 mod names;
 mod refusal;
 mod table;
@@ -47,6 +48,7 @@ impl Source {
             .with_max_read_bytes(LARGEST_BLOCK);
         gradewise_nn::checkpoint::require_regular("read HDF5 file", path)?;
         let file = Hdf5File::open_with_options(path, options).map_err(|error| refused(path, error))?;
+        length::require_whole(path)?;
         Ok(Self { path: path.to_owned(), file })
     }
 

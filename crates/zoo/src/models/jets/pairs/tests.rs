@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    data::jets::JetSets,
+    data::jets::{FourMomentum, JetSets},
     models::{JetKind, JetTagger, JetTaggerConfig, Reference},
 };
 use gradewise_autograd::no_grad;
@@ -45,8 +45,8 @@ fn trained(config: &JetTaggerConfig, dtype: DType, jets: &JetSets) -> JetTagger 
     let trained = model(config, dtype);
     trained
         .load(&|name| {
-            let (_, parameter) = trainer.parameters().iter().find(|(other, _)| other == name).unwrap();
-            Ok(Some(parameter.array()))
+            let found = trainer.parameters().iter().find(|(other, _)| other == name);
+            Ok(found.map(|(_, parameter)| parameter.array()))
         })
         .unwrap();
     trained
@@ -75,17 +75,33 @@ fn fast(jets: &JetSets, rng: &mut ChaCha8Rng) -> JetSets {
     JetSets::new(jets.particles(), &momenta, jets.labels().to_vec()).unwrap()
 }
 
+/// The jets in their rest frames.
+fn resting(jets: &JetSets) -> JetSets {
+    let mut momenta = vec![0.0; jets.labels().len() * jets.particles() * 4];
+    for (jet, rows) in momenta.chunks_exact_mut(jets.particles() * 4).enumerate() {
+        let total = jets.jet(jet).fold(FourMomentum([0.0; 4]), |sum, particle| sum.plus(&particle));
+        for (row, particle) in rows.chunks_exact_mut(4).zip(jets.jet(jet)) {
+            row.copy_from_slice(&particle.at_rest_with(&total, total.square().sqrt()).0);
+        }
+    }
+    JetSets::new(jets.particles(), &momenta, jets.labels().to_vec()).unwrap()
+}
+
+/// Jets of γ = 100, and jets of the laboratory, whose γ is up to 14, boosted once more: what their rounding leaves of the products of nearly
+/// parallel momenta is less.
 #[test]
 fn trained_logits_do_not_change_under_boosts_of_gamma_100() {
     let (jets, all) = (jets(), (0..64).collect::<Vec<_>>());
-    for (dtype, bound) in [(DType::F64, 1e-10), (DType::F32, 1e-4)] {
+    for (dtype, [at_rest, flying]) in [(DType::F64, [1e-10, 5e-9]), (DType::F32, [1e-4, 1e-4])] {
         let model = trained(&SMALL, dtype, &jets);
         let plain = logits(&model, &jets, &all, dtype);
         let mut rng = ChaCha8Rng::seed_from_u64(2);
-        for _ in 0..5 {
-            let moved = fast(&jets, &mut rng);
-            let change = relative_distance(&logits(&model, &moved, &all, dtype), &plain);
-            assert!(change < bound, "{dtype}: {change:e}");
+        for (jets, bound) in [(resting(&jets), at_rest), (jets.clone(), flying)] {
+            for _ in 0..5 {
+                let moved = fast(&jets, &mut rng);
+                let change = relative_distance(&logits(&model, &moved, &all, dtype), &plain);
+                assert!(change < bound, "{dtype}: {change:e}");
+            }
         }
     }
 }
@@ -136,9 +152,13 @@ fn gradients_of_parameters_are_those_of_differences() {
     let parameters = model.unique_parameters().unwrap();
     assert!(parameters.len() > 30, "{}", parameters.len());
     let gradients = model.loss(&batch).unwrap().backward().unwrap();
+    let mut dead = Vec::new();
     for (name, parameter) in &parameters {
         let gradient = gradients.get(&parameter.tensor()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let gradient = gradient.array().to_f64_vec().unwrap();
+        if gradient.iter().all(|&element| element == 0.0) {
+            dead.push(name);
+        }
         let (values, shape) = (parameter.array().to_f64_vec().unwrap(), parameter.shape());
         for element in [0, values.len() / 2, values.len() - 1] {
             let at = |step: f64| {
@@ -154,10 +174,5 @@ fn gradients_of_parameters_are_those_of_differences() {
             assert!(error < 1e-8, "{name}[{element}]: {difference} {}", gradient[element]);
         }
     }
-    let dead = |(_, parameter): &&(String, gradewise_nn::Parameter)| {
-        let gradient = gradients.get(&parameter.tensor()).unwrap().array().to_f64_vec().unwrap();
-        gradient.iter().all(|&element| element == 0.0)
-    };
-    let dead: Vec<&str> = parameters.iter().filter(dead).map(|(name, _)| name.as_str()).collect();
     assert!(dead.is_empty(), "{dead:?}");
 }
