@@ -190,7 +190,7 @@ fn what_a_header_of_launches_may_not_have_is_named_with_its_line() {
 /// The C++ compiler and the translation say the same numbers, of all headers there are.
 #[test]
 fn headers_of_launches_say_in_cpp_what_they_say_in_rust() {
-    let csrc = sources::root(gradewise_testing::manifest_dir!());
+    let csrc = sources::root(&gradewise_testing::manifest_dir!());
     let sources = Sources::read(&csrc).unwrap();
     let headers: Vec<&str> = sources.headers().filter(|path| path.ends_with("_launch.cuh")).collect();
     assert!(headers.len() >= 14, "{headers:?}");
@@ -433,7 +433,7 @@ fn the_table_of_launches_is_sorted_and_names_each_kernel_once() {
 /// The headers that the table reads need no device: an ordinary C++ compiler takes them.
 #[test]
 fn the_table_of_launches_is_printed_by_the_headers_of_kernels() {
-    let csrc = sources::root(gradewise_testing::manifest_dir!());
+    let csrc = sources::root(&gradewise_testing::manifest_dir!());
     let root = tempfile::tempdir().unwrap();
     let program = root.path().join("launch_table");
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
@@ -476,7 +476,7 @@ fn files_in(folder: &Path) -> Vec<String> {
 
 #[test]
 fn every_kernel_is_compiled_and_every_header_included() {
-    let csrc = sources::root(gradewise_testing::manifest_dir!());
+    let csrc = sources::root(&gradewise_testing::manifest_dir!());
     let files = files_in(&csrc);
     let ends = |end: &str| files.iter().filter(|file| file.ends_with(end)).cloned().collect::<Vec<_>>();
     let sources = Sources::read(&csrc).unwrap();
@@ -496,7 +496,7 @@ fn every_kernel_is_compiled_and_every_header_included() {
 
 #[test]
 fn kernels_of_multivectors_are_in_rooms() {
-    let files = files_in(&sources::root(gradewise_testing::manifest_dir!()).join("clifford"));
+    let files = files_in(&sources::root(&gradewise_testing::manifest_dir!()).join("clifford"));
     let loose: Vec<_> = files.iter().filter(|file| !file.contains('/')).collect();
     assert!(loose.is_empty(), "they belong to clifford/block, product, linear or pointwise: {loose:?}");
 }
