@@ -88,30 +88,30 @@ impl<B: Batch> CapturedStep<B> {
         if self.replay(trainer, &given)? {
             return self.report(trainer);
         }
-        let device = Device::Cuda(self.device.clone());
-        let inputs = given
-            .iter()
-            .map(|batch| match self.capture {
-                Capture::Off => batch.to_device(&device),
-                // Replays overwrite them.
-                Capture::WhenPossible | Capture::Required => own_copy(batch, &device),
-            })
-            .collect::<Result<Vec<_>>>()?;
-        // Updates are in place, so no other array may share the parameters' storage, but those of the recordings, which were made after this.
-        if self.captured.is_empty() {
-            for (_, parameter) in &trainer.parameters {
-                parameter.make_unique()?;
+        let computed = match self.compute(trainer, &given, &loss) {
+            // Recordings of other shapes keep memory, which this one may need.
+            Err(error) if error.is_out_of_memory() && !self.captured.is_empty() => {
+                self.captured.clear();
+                self.compute(trainer, &given, &loss)
             }
-        }
-        let (value, gradients) = trainer.gradients(&inputs, &loss)?;
-        self.prepare(trainer, &gradients)?;
+            computed => computed,
+        };
+        let (inputs, value, gradients) = computed?;
         let Some(steps) = &self.steps else { unreachable!("just prepared") };
         steps.set_constants(trainer)?;
         steps.finish(trainer, &value, &gradients)?;
         drop((value, gradients));
         let report = self.report(trainer)?;
         if self.capture != Capture::Off && !report.skipped {
-            match self.record(trainer, inputs, &loss) {
+            let recorded = match self.record(trainer, inputs, &loss) {
+                Err(error) if error.is_out_of_memory() && !self.captured.is_empty() => {
+                    self.captured.clear();
+                    let inputs = self.inputs(&given)?;
+                    self.record(trainer, inputs, &loss)
+                }
+                recorded => recorded,
+            };
+            match recorded {
                 // The step is taken; the next one will not be.
                 Err(error) if error.is_stopped() => {}
                 Err(error) if self.capture == Capture::WhenPossible => {
@@ -122,6 +122,36 @@ impl<B: Batch> CapturedStep<B> {
             }
         }
         Ok(report)
+    }
+
+    /// Batches on the device, of which replays overwrite those that steps are captured with.
+    fn inputs(&self, given: &[B]) -> Result<Vec<B>> {
+        let device = Device::Cuda(self.device.clone());
+        let input = |batch: &B| match self.capture {
+            Capture::Off => batch.to_device(&device),
+            Capture::WhenPossible | Capture::Required => own_copy(batch, &device),
+        };
+        given.iter().map(input).collect()
+    }
+
+    /// The loss and its gradients, and the inputs that they were computed of.
+    #[allow(clippy::type_complexity, reason = "named where it is taken apart")]
+    fn compute<M: Module>(
+        &mut self,
+        trainer: &mut Trainer<M>,
+        given: &[B],
+        loss: &impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<(Vec<B>, Array, Vec<Option<Array>>)> {
+        let inputs = self.inputs(given)?;
+        // Updates are in place, so no other array may share the parameters' storage, but those of the recordings, which were made after this.
+        if self.captured.is_empty() {
+            for (_, parameter) in &trainer.parameters {
+                parameter.make_unique()?;
+            }
+        }
+        let (value, gradients) = trainer.gradients(&inputs, loss)?;
+        self.prepare(trainer, &gradients)?;
+        Ok((inputs, value, gradients))
     }
 
     /// Replays the captured step on these batches; `false` if none fits them.
