@@ -17,14 +17,15 @@ pub fn mean_log_odds(each: &[Vec<f64>]) -> Vec<f64> {
     if each.len() == 1 {
         return first.clone();
     }
-    let log_mean = |logs: &mut dyn Iterator<Item = f64>| {
-        let logs: Vec<f64> = logs.collect();
-        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        most + logs.iter().map(|log| (log - most).exp()).sum::<f64>().ln()
+    // Relative to the first model, so that equal ones say what each says, to the bit.
+    let log_mean = |log: &dyn Fn(f64) -> f64, k: usize| {
+        let ratios: Vec<f64> = each.iter().map(|scores| log(scores[k]) - log(first[k])).collect();
+        let most = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mean = ratios.iter().map(|ratio| (ratio - most).exp()).sum::<f64>() / each.len() as f64;
+        most + mean.ln()
     };
     let mean = |k: usize| {
-        log_mean(&mut each.iter().map(|scores| -softplus(-scores[k])))
-            - log_mean(&mut each.iter().map(|scores| -softplus(scores[k])))
+        first[k] + (log_mean(&|score| -softplus(-score), k) - log_mean(&|score| -softplus(score), k))
     };
     (0..first.len()).map(mean).collect()
 }
@@ -96,6 +97,8 @@ mod tests {
         assert!((together[1] + 700.0 + 3f64.ln()).abs() < 1e-9, "{}", together[1]);
         assert!((together[2] - 700.0 - 3f64.ln()).abs() < 1e-9, "{}", together[2]);
         assert_eq!(mean_log_odds(&each[..1]), each[0]);
+        let uneven = vec![0.1234567, -31.7, 12.345];
+        assert_eq!(mean_log_odds(&[uneven.clone(), uneven.clone(), uneven.clone()]), uneven);
     }
 
     #[test]
