@@ -17,6 +17,7 @@ gradewise_nn::choices! {
     }
 }
 
+#[allow(clippy::derivable_impls, reason = "variants of `choices!` have no attributes")]
 impl Default for Reference {
     fn default() -> Self {
         Self::None
