@@ -166,7 +166,7 @@ python_wheel() {
     wheel=$(ls "$target"/wheels/gradewise-*.whl)
     size=$(wc -c <"$wheel")
     echo "$(basename "$wheel"): $((size >> 10)) KiB"
-    # A third of it is the program, which is larger here than where it is optimised.
+    # The program in it is larger here than where it is optimised.
     [ "$size" -le $((17 << 20)) ]
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$wheel"
     # Of five, so that another process of the machine does not count.
