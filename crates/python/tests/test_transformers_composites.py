@@ -1,4 +1,4 @@
-"""Blocks of L-GATr and GATr as composites: on the CPU too here, where their layers are run one by one otherwise."""
+"""Blocks of L-GATr and GATr as composites: on the CPU in any number of rows here, where their layers are run one by one otherwise."""
 
 import itertools
 
@@ -64,7 +64,7 @@ def counted(monkeypatch):
 
         return count_one
 
-    monkeypatch.setattr(composites, "DEVICES", {"cpu", "cuda"})
+    monkeypatch.setattr(composites, "DEVICES", {"cpu": None, "cuda": None})
     for module in (lgatr_block, gatr_block, lgatr_net):
         monkeypatch.setattr(module, "block_of", counting(module.block_of))
     return count
@@ -88,7 +88,7 @@ def inputs_of(model, batch=(3,), items=5):
 
 def one_by_one(monkeypatch, model, inputs, cotangents, **call):
     with monkeypatch.context() as context:
-        context.setattr(composites, "DEVICES", set())
+        context.setattr(composites, "DEVICES", {})
         return evaluate(model, inputs, cotangents, **call)
 
 
@@ -148,7 +148,7 @@ def test_autocast(counted, monkeypatch):
         found = evaluate(model, inputs, cotangents)
     assert counted[0] == 4
     with monkeypatch.context() as context, torch.autocast("cpu", torch.bfloat16):
-        context.setattr(composites, "DEVICES", set())
+        context.setattr(composites, "DEVICES", {})
         published, others = model(**inputs), evaluate(model, inputs, cotangents)
     assert [y.dtype for y in outputs] == [y.dtype for y in published] == [torch.float32, torch.bfloat16]
     of_outputs = {name: x for name, x in expected.items() if name.startswith("out.")}
@@ -190,7 +190,7 @@ def test_second_derivatives(name, counted, monkeypatch):
     found = force_loss()
     assert counted[0] == 2
     with monkeypatch.context() as context:
-        context.setattr(composites, "DEVICES", set())
+        context.setattr(composites, "DEVICES", {})
         expected = force_loss()
     for a, b in zip(found, expected):
         assert (a is None) == (b is None)

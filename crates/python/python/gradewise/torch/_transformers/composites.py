@@ -18,8 +18,15 @@ from gradewise.torch._transformers.algebra import Blades
 from gradewise.torch._transformers.features import is_own, is_without_hooks
 from gradewise.torch._transformers.linear import LinearLayer
 
-DEVICES = {"cuda"}
-"""Devices on which blocks are composites. On a CPU PyTorch's own products of matrices are as fast, with more threads."""
+DEVICES: dict[str, Optional[int]] = {"cuda": None, "cpu": 320}
+"""Devices on which blocks are composites, and of how many rows at most. On a CPU, products of large matrices are as fast in PyTorch."""
+
+
+def pays(device: torch.device, rows: Optional[int] = None) -> bool:
+    """Whether a block of so many rows is a composite there; of any number if ``None``."""
+    most = DEVICES.get(device.type, 0)
+    return most is None or (rows is not None and rows <= most)
+
 
 _ACTIVATIONS: dict[Callable[..., Tensor], str] = {
     F.relu: "relu",

@@ -343,7 +343,7 @@ def block_of(
 ) -> Optional[Features]:
     """The block's result by composites; None where its layers are to be run one by one: on other devices, under compilers, transformations
     or autocast, with layers that somebody watches or has replaced, dropout, several queries to a key, or channels beside the queries'."""
-    if extra is not None or x.mv.device.type not in composites.DEVICES or not is_eager(x.mv):
+    if extra is not None or not composites.pays(x.mv.device, x.mv.shape[2]) or not is_eager(x.mv):
         return None
     if 0 in x.mv.shape or reference is None or module._checkpoint_mlp or module._checkpoint_attn:
         return None

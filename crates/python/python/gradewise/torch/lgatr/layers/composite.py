@@ -221,7 +221,7 @@ def block_of(
     or autocast in everything, with layers that somebody watches or has replaced, dropout, several queries to a key, or channels beside the
     queries'. Under autocast, which leaves multivectors in float32, scalars are in float32 as well until they leave the block."""
     kind = x.mv.device.type
-    if extra is not None or kind not in composites.DEVICES:
+    if extra is not None or not composites.pays(x.mv.device, x.mv.shape[2]):
         return None
     if not is_island():
         return _run(module, x, options, again) if is_eager(x.mv) else None

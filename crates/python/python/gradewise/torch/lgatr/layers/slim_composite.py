@@ -288,7 +288,7 @@ def through(
     under compilers, transformations, autocast and dropout."""
     shape, v = scalars.shape[:-1], vectors.shape[-1]
     items = batch(shape, dict(options))
-    pays = vectors.device.type in composites.DEVICES and is_eager(vectors) and vectors.dtype == scalars.dtype
+    pays = composites.pays(vectors.device) and is_eager(vectors) and vectors.dtype == scalars.dtype
     pays = pays and len(items) == 2 and 0 not in vectors.shape and 0 not in scalars.shape
     whole = None
     for block in blocks:
