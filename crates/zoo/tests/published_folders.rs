@@ -56,9 +56,9 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
 #[test]
 fn folders_come_back_bit_for_bit() {
     use Library::{Gatr, Lgatr};
-    use PublishedModel::{Conditional, ConditionalSlim, GATr, LGATr, Slim};
+    use PublishedModel::{AxialGATr, Conditional, ConditionalSlim, GATr, LGATr, Slim};
     let heads = "attention.num_heads=2";
-    let cases: [(&str, &str, Library, PublishedModel, &[&str]); 12] = [
+    let cases: [(&str, &str, Library, PublishedModel, &[&str]); 13] = [
         ("lgatr_full_group", "lgatr.LGATr", Lgatr, LGATr, &[heads]),
         ("lgatr_head_scale", "lgatr.LGATr", Lgatr, LGATr, &[]),
         ("lgatr_no_bivector", "lgatr.LGATr", Lgatr, LGATr, &[heads, "primitives.bivector=false"]),
@@ -82,6 +82,7 @@ fn folders_come_back_bit_for_bit() {
         ("slim_three_layers", "lgatr.LGATrSlim", Lgatr, Slim, &["num_heads=2"]),
         ("gatr_multi_head", "gatr.GATr", Gatr, GATr, &[]),
         ("gatr_positions", "gatr.GATr", Gatr, GATr, &[]),
+        ("gatr_axial", "gatr.AxialGATr", Gatr, AxialGATr, &[]),
         (
             "gatr_reinsert",
             "gatr.GATr",

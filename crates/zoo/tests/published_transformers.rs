@@ -6,7 +6,7 @@ use gradewise_nn::{
     Module, Placement, Result,
     checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, StoredTensor, TensorFile},
     geometric::{
-        gatr::{GATr, GATrConfig},
+        gatr::{AxialGATr, AxialGATrConfig, GATr, GATrConfig},
         lgatr::{ConditionalLGATrConfig, LGATr, LGATrConfig},
         slim::{ConditionalLGATrSlimConfig, LGATrSlimConfig},
     },
@@ -53,9 +53,9 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
 #[test]
 fn published_weights_come_back_bit_for_bit() {
     use Library::{Gatr, Lgatr};
-    use PublishedModel::{Conditional, ConditionalSlim, GATr, LGATr, Slim};
+    use PublishedModel::{AxialGATr, Conditional, ConditionalSlim, GATr, LGATr, Slim};
     let heads = "attention.num_heads=2";
-    let cases: [(&str, Library, PublishedModel, &[&str]); 15] = [
+    let cases: [(&str, Library, PublishedModel, &[&str]); 16] = [
         ("lgatr_full_group", Lgatr, LGATr, &[heads]),
         ("lgatr_head_scale", Lgatr, LGATr, &[]),
         ("lgatr_multi_query", Lgatr, LGATr, &[]),
@@ -70,6 +70,7 @@ fn published_weights_come_back_bit_for_bit() {
         ("slim_three_layers", Lgatr, Slim, &["num_heads=2"]),
         ("gatr_multi_head", Gatr, GATr, &[]),
         ("gatr_positions", Gatr, GATr, &[]),
+        ("gatr_axial", Gatr, AxialGATr, &[]),
         ("gatr_reinsert", Gatr, GATr, &["reinsert_mv_channels=[0, 1]", "reinsert_s_channels=[0]"]),
     ];
     for (name, library, model, settings) in cases {
@@ -86,6 +87,7 @@ fn published_weights_come_back_bit_for_bit() {
             ConditionalSlim => {
                 serde_json::to_value(serde_json::from_value::<ConditionalLGATrSlimConfig>(arguments).unwrap())
             }
+            AxialGATr => serde_json::to_value(serde_json::from_value::<AxialGATrConfig>(arguments).unwrap()),
             Slim => serde_json::to_value(serde_json::from_value::<LGATrSlimConfig>(arguments).unwrap()),
             _ => serde_json::to_value(serde_json::from_value::<GATrConfig>(arguments).unwrap()),
         };
@@ -224,6 +226,39 @@ fn networks_of_tasks_come_back_bit_for_bit() {
     let messages = GravityConfig { kind: GravityKind::Messages, ..config };
     let other = checkpoint(&model, "gravity", serde_json::to_value(messages).unwrap());
     refused(export(&other, Library::Gatr), &["messages"]);
+}
+
+/// Blocks of even and of odd number of the network along two axes have positions each for themselves.
+#[test]
+fn positions_of_either_axis_come_back() {
+    let rng = &mut ChaCha8Rng::seed_from_u64(11);
+    for pos_encodings in [[false, false], [true, false], [false, true], [true, true]] {
+        for (scalars, num_heads, increase_hidden_channels) in [(16, 2, 2), (8, 4, 1)] {
+            let config: AxialGATrConfig = serde_json::from_value(json!({
+                "in_mv_channels": 1, "out_mv_channels": 2, "hidden_mv_channels": 4, "hidden_s_channels": scalars,
+                "attention": {
+                    "num_heads": num_heads, "increase_hidden_channels": increase_hidden_channels, "pos_enc_base": 512.0,
+                },
+                "num_blocks": 3, "pos_encodings": pos_encodings,
+            }))
+            .unwrap();
+            let model = AxialGATr::init(&config, place(), rng).unwrap();
+            let ours = checkpoint(&model, "gatr-axial", serde_json::to_value(&config).unwrap());
+            let (file, _) = export(&ours, Library::Gatr).unwrap();
+            let settings: &[&str] = match pos_encodings {
+                // Heads are at least so large, and frequencies are not there.
+                [false, false] => &["attention.pos_enc_base=512"],
+                _ => &[],
+            };
+            let (back, account) = with(&file, Library::Gatr, PublishedModel::AxialGATr, settings).unwrap();
+            assert_eq!(back, ours, "{pos_encodings:?}");
+            assert_eq!(account.used.len(), file.len());
+            refused(
+                import(&file, Library::Lgatr, PublishedModel::AxialGATr),
+                &["lgatr has no model `gatr-axial`"],
+            );
+        }
+    }
 }
 
 /// The task's transformer predicts what the published wrapper predicts with the same weights, and is regularised alike. `gatr_nbody` holds

@@ -9,7 +9,7 @@ use gradewise_nn::{
 use serde_json::{Map, Value, json};
 
 /// The classes of `gradewise.torch` that have a network here, and the names of these networks in checkpoints.
-const CLASSES: [(&str, Library, PublishedModel, &str); 6] = [
+const CLASSES: [(&str, Library, PublishedModel, &str); 7] = [
     ("gradewise.torch.lgatr.LGATr", Library::Lgatr, PublishedModel::LGATr, "lgatr"),
     (
         "gradewise.torch.lgatr.ConditionalLGATr",
@@ -25,12 +25,21 @@ const CLASSES: [(&str, Library, PublishedModel, &str); 6] = [
         "lgatr-conditional-slim",
     ),
     ("gradewise.torch.gatr.GATr", Library::Gatr, PublishedModel::GATr, "gatr"),
+    ("gradewise.torch.gatr.AxialGATr", Library::Gatr, PublishedModel::AxialGATr, "gatr-axial"),
     ("gradewise.torch.cgenn.NBodyCGGNN", Library::Cgenn, PublishedModel::NBody, "nbody"),
 ];
 
-/// Arguments of networks that change no prediction and no weight: memory, compilers, and precision under autocast.
-const WITHOUT_EFFECT: [&str; 6] =
-    ["activation_memory_budget", "checkpoint", "checkpoint_blocks", "compile", "compile_kwargs", "naive_amp"];
+/// Arguments of networks that change no prediction and no weight: memory, compilers, precision under autocast, and the shape in which
+/// attention masks come.
+const WITHOUT_EFFECT: [&str; 7] = [
+    "activation_memory_budget",
+    "checkpoint",
+    "checkpoint_blocks",
+    "collapse_dims",
+    "compile",
+    "compile_kwargs",
+    "naive_amp",
+];
 
 /// Options of their parts likewise, and those that the network sets itself, beside all numbers of channels.
 const WITHOUT_EFFECT_IN_PARTS: [&str; 5] =

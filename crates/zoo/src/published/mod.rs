@@ -74,6 +74,8 @@ gradewise_nn::choices! {
         Tagger = "tagger",
         /// GATr of gatr: nn::geometric::gatr::GATr
         GATr = "gatr",
+        /// AxialGATr of gatr: nn::geometric::gatr::AxialGATr
+        AxialGATr = "gatr-axial",
     }
 }
 
@@ -220,7 +222,7 @@ fn import_named(
             | PublishedModel::ConditionalSlim
             | PublishedModel::Tagger,
         )
-        | (Library::Gatr, PublishedModel::GATr | PublishedModel::NBody) => {
+        | (Library::Gatr, PublishedModel::GATr | PublishedModel::AxialGATr | PublishedModel::NBody) => {
             transformers::published(file, model, settings)
         }
         _ => {

@@ -1,4 +1,4 @@
-//! `GATr`.
+//! `GATr` and `AxialGATr`.
 
 use super::{
     Settings,
@@ -9,7 +9,7 @@ use gradewise_nn::{
     checkpoint::{StoredTensor, TensorFile},
     geometric::{
         Channels,
-        gatr::{AttentionConfig, GATrConfig},
+        gatr::{AttentionConfig, AxialGATrConfig, GATrConfig},
     },
 };
 
@@ -18,6 +18,47 @@ const ATTENTION: &str = "blocks.0.attention";
 
 /// Settings of the network in a file: what shows in its weights, and what `settings` say.
 pub(super) fn config(file: &TensorFile, settings: &Settings) -> Result<GATrConfig, String> {
+    let Shown { config, reinserted: [mv, s] } = shown(file, settings)?;
+    let made = with(&config, settings)?;
+    require_reinserted("reinsert_mv_channels", &made.reinsert_mv_channels, mv, made.in_mv_channels)?;
+    require_reinserted("reinsert_s_channels", &made.reinsert_s_channels, s, made.in_s_channels)?;
+    Ok(made)
+}
+
+/// As [`config`], of an `AxialGATr`, whose blocks of even and of odd number have positions or not.
+pub(super) fn axial(file: &TensorFile, settings: &Settings) -> Result<AxialGATrConfig, String> {
+    let Shown { config, .. } = shown(file, settings)?;
+    let mut attention = config.attention;
+    let of_block = |number: usize| file.get(&format!("blocks.{number}.attention.pos_encoding.inv_freq"));
+    // Blocks of even number attend along the second axis.
+    let pos_encodings = [of_block(1).is_some(), of_block(0).is_some()];
+    attention.pos_encoding = false;
+    if let Some(found) = of_block(1).and_then(base) {
+        attention.pos_enc_base = found;
+    }
+    let made = AxialGATrConfig {
+        in_mv_channels: config.in_mv_channels,
+        out_mv_channels: config.out_mv_channels,
+        hidden_mv_channels: config.hidden_mv_channels,
+        in_s_channels: config.in_s_channels,
+        out_s_channels: config.out_s_channels,
+        hidden_s_channels: config.hidden_s_channels,
+        attention,
+        mlp: config.mlp,
+        num_blocks: config.num_blocks,
+        pos_encodings,
+    };
+    with(&made, settings)
+}
+
+/// What shows in the weights.
+struct Shown {
+    config: GATrConfig,
+    /// Multivectors and scalars of the input that each block reads again.
+    reinserted: [usize; 2],
+}
+
+fn shown(file: &TensorFile, settings: &Settings) -> Result<Shown, String> {
     let [mv, inputs, maps] = needed::<3>(file, "linear_in.weight", KIND)?;
     let [outputs, _, _] = needed::<3>(file, "linear_out.weight", KIND)?;
     if maps != 9 {
@@ -32,26 +73,22 @@ pub(super) fn config(file: &TensorFile, settings: &Settings) -> Result<GATrConfi
     let hidden = Channels::new(mv, size("linear_in.mvs2s.weight", 0)?);
     let outputs = Channels::new(outputs, size("linear_out.mvs2s.weight", 0)?);
     let blocks = blocks(file)?;
-    let mut made = GATrConfig::new(blocks, inputs, hidden, outputs);
+    let mut config = GATrConfig::new(blocks, inputs, hidden, outputs);
     let mut reinserted = [0, 0];
     if blocks > 0 {
         require_room(file, blocks, &[[2 * mv, mv, maps], [hidden.scalars, hidden.scalars, 2]])?;
-        made.attention = attention(file, hidden, settings)?;
+        config.attention = attention(file, hidden, settings)?;
         // The gate is number 1, and behind a layer of dropout number 2.
         if layers(file, "blocks.0.mlp.layers.").last() == Some(&3) {
-            made.dropout_prob = Some(0.0);
+            config.dropout_prob = Some(0.0);
         }
-        let linear = if made.attention.multi_query { "q_linear" } else { "in_linear" };
+        let linear = if config.attention.multi_query { "q_linear" } else { "in_linear" };
         let from = format!("{ATTENTION}.qkv_module.{linear}");
         let [_, all, _] = needed::<3>(file, &format!("{from}.weight"), KIND)?;
         let scalars = size(&format!("{from}.s2mvs.weight"), 1)?;
         reinserted = [all.saturating_sub(mv), scalars.saturating_sub(hidden.scalars)];
     }
-    let made = with(&made, settings)?;
-    let [mv, s] = reinserted;
-    require_reinserted("reinsert_mv_channels", &made.reinsert_mv_channels, mv, inputs.multivectors)?;
-    require_reinserted("reinsert_s_channels", &made.reinsert_s_channels, s, inputs.scalars)?;
-    Ok(made)
+    Ok(Shown { config, reinserted })
 }
 
 fn attention(file: &TensorFile, hidden: Channels, settings: &Settings) -> Result<AttentionConfig, String> {

@@ -30,6 +30,7 @@ const CONDITIONAL: &str = "lgatr-conditional";
 const SLIM: &str = "lgatr-slim";
 const CONDITIONAL_SLIM: &str = "lgatr-conditional-slim";
 const GATR: &str = "gatr";
+const AXIAL_GATR: &str = "gatr-axial";
 
 /// The layout of a published file, by the sizes of its weights and by what `settings` say.
 pub(super) fn published(
@@ -48,6 +49,9 @@ pub(super) fn published(
             Network::ConditionalSlim(config).layout(CONDITIONAL_SLIM, file, ["", ""])
         }
         PublishedModel::GATr => Network::GATr(gatr::config(file, settings)?).layout(GATR, file, ["", ""]),
+        PublishedModel::AxialGATr => {
+            Network::AxialGATr(gatr::axial(file, settings)?).layout(AXIAL_GATR, file, ["", ""])
+        }
         PublishedModel::NBody => tasks::gravity(file, settings),
         _ => tasks::lorentz(file, settings),
     }
@@ -60,6 +64,7 @@ enum Network {
     Slim(gradewise_nn::geometric::slim::LGATrSlimConfig),
     ConditionalSlim(gradewise_nn::geometric::slim::ConditionalLGATrSlimConfig),
     GATr(gradewise_nn::geometric::gatr::GATrConfig),
+    AxialGATr(gradewise_nn::geometric::gatr::AxialGATrConfig),
 }
 
 impl Network {
@@ -79,6 +84,9 @@ impl Network {
                 Box::new(slim::ConditionalLGATrSlim::init(config, place, &mut rng).map_err(fail)?)
             }
             Self::GATr(config) => Box::new(gatr::GATr::init(config, place, &mut rng).map_err(fail)?),
+            Self::AxialGATr(config) => {
+                Box::new(gatr::AxialGATr::init(config, place, &mut rng).map_err(fail)?)
+            }
         };
         let [of_file, here] = prefixes;
         let weight = |(name, parameter): (String, gradewise_nn::Parameter)| {
@@ -114,6 +122,7 @@ impl Network {
             Self::Slim(_) => SLIM,
             Self::ConditionalSlim(_) => CONDITIONAL_SLIM,
             Self::GATr(_) => GATR,
+            Self::AxialGATr(_) => AXIAL_GATR,
         }
     }
 
@@ -124,6 +133,7 @@ impl Network {
             Self::Slim(config) => written(config),
             Self::ConditionalSlim(config) => written(config),
             Self::GATr(config) => written(config),
+            Self::AxialGATr(config) => written(config),
         }
     }
 

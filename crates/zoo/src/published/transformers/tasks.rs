@@ -2,7 +2,8 @@
 
 use super::{
     super::{Layout, Library},
-    CONDITIONAL, CONDITIONAL_SLIM, GATR, LGATR, Network, SLIM, Settings, gatr, lgatr, slim, written,
+    AXIAL_GATR, CONDITIONAL, CONDITIONAL_SLIM, GATR, LGATR, Network, SLIM, Settings, gatr, lgatr, slim,
+    written,
 };
 use crate::models::{GravityConfig, GravityKind, JetKind, JetTaggerConfig, Reference};
 use gradewise_nn::{
@@ -108,6 +109,7 @@ fn found(
             Ok((network, LORENTZ, ["", NET]))
         }
         GATR if is_gatr => bare(Network::GATr(read(config)?), GATR),
+        AXIAL_GATR if is_gatr => bare(Network::AxialGATr(read(config)?), AXIAL_GATR),
         GRAVITY if is_gatr => {
             let config: GravityConfig = read(config)?;
             if config.kind != GravityKind::Transformer {
@@ -117,7 +119,7 @@ fn found(
         }
         other => {
             let known: &[&str] = if is_gatr {
-                &[GATR, GRAVITY]
+                &[GATR, AXIAL_GATR, GRAVITY]
             } else {
                 &[LGATR, CONDITIONAL, SLIM, CONDITIONAL_SLIM, LORENTZ]
             };
