@@ -231,7 +231,12 @@ impl<T: Real> Kernel for Narrow<'_, T> {
         let width = T::width::<S>();
         let n = self.sizes.n;
         if n < width {
-            self.columns::<S, 1, false>(simd, 0, n);
+            // Rows of a whole register, so that only the result's are shorter.
+            let mut wide = vec![T::zero(); self.sizes.k * width];
+            for (inner, line) in wide.chunks_exact_mut(width).enumerate() {
+                line[..n].copy_from_slice(&self.b[inner * self.pitch..][..n]);
+            }
+            Narrow { b: &wide, pitch: width, ..self }.columns::<S, 1, false>(simd, 0, n);
             return;
         }
         // Two registers for each row, of which the last pair overlaps where the columns do not fill it: what both hold is computed twice, and
@@ -252,11 +257,12 @@ impl<T: Real> Kernel for Narrow<'_, T> {
 }
 
 impl<T: Real> Narrow<'_, T> {
-    /// `count` columns, in `V` registers, of all rows. `WHOLE` says that the columns fill a register at least.
+    /// `count` columns, in `V` registers, of all rows. `WHOLE` says that the columns fill a register at least; where they do not, the rows of
+    /// `b` do.
     #[inline(always)]
     fn columns<S: Simd, const V: usize, const WHOLE: bool>(&mut self, simd: S, column: usize, count: usize) {
-        // As many sums as fit into registers beside the operands.
-        let rest = if S::REGISTER_COUNT >= 32 {
+        // As many sums as fit into registers beside the operands. A constant alone decides, so that the other tiles are not compiled.
+        let rest = if Registers::<S>::MANY {
             let rest = self.rows::<S, 12, V, WHOLE>(simd, 0, column, count);
             self.rows::<S, 4, V, WHOLE>(simd, rest, column, count)
         } else {
@@ -282,7 +288,7 @@ impl<T: Real> Narrow<'_, T> {
         row
     }
 
-    /// The result's rows from `row` to `row + R`, reading `a` along rows or along columns.
+    /// Multiplies and stores the result's rows from `row` to `row + R`.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const V: usize, const WHOLE: bool>(
         &mut self,
@@ -292,44 +298,29 @@ impl<T: Real> Narrow<'_, T> {
         count: usize,
     ) {
         let (a, k) = (self.a, self.sizes.k);
-        if a.column_stride == 1 {
-            // Slices of one length: the loop over it checks no bounds.
-            let rows: [&[T]; R] = std::array::from_fn(|r| &a.data[(row + r) * a.row_stride..][..k]);
-            self.sums::<S, R, V, WHOLE>(simd, row, column, count, |inner, r| rows[r][inner]);
-        } else if a.row_stride == 1 {
-            let data = &a.data[row..];
-            self.sums::<S, R, V, WHOLE>(simd, row, column, count, |inner, r| {
-                data[inner * a.column_stride..][..R][r]
-            });
-        } else {
-            self.sums::<S, R, V, WHOLE>(simd, row, column, count, |inner, r| {
-                a.data[(row + r) * a.row_stride + inner * a.column_stride]
-            });
-        }
-    }
-
-    /// Multiplies and stores a tile; `fetch` reads an element of a column of its rows of `a`.
-    #[inline(always)]
-    fn sums<S: Simd, const R: usize, const V: usize, const WHOLE: bool>(
-        &mut self,
-        simd: S,
-        row: usize,
-        column: usize,
-        count: usize,
-        fetch: impl Fn(usize, usize) -> T,
-    ) {
+        assert!(row + R <= self.sizes.m && a.holds(row + R, k), "rows outside of their matrix");
         // Where the registers of a row begin.
-        let places: [usize; V] = std::array::from_fn(|v| if v == 0 { 0 } else { count - T::width::<S>() });
-        let load = |line: &[T], v: usize| {
-            if WHOLE { T::load_whole::<S>(&line[places[v]..]) } else { T::load(simd, line) }
-        };
+        let mut places = [0; V];
+        if V > 1 {
+            places[V - 1] = count - T::width::<S>();
+        }
         let mut sums = [[T::splat(simd, T::zero()); V]; R];
-        for inner in 0..self.sizes.k {
-            let line = &self.b[inner * self.pitch + column..][..count];
-            let b: [T::Vector<S>; V] = std::array::from_fn(|v| load(line, v));
-            for (r, sums) in sums.iter_mut().enumerate() {
+        // One text for every layout of `a`: checks of bounds here would cost as much as the products.
+        let mut starts = [a.data.as_ptr(); R];
+        for (r, start) in starts.iter_mut().enumerate() {
+            // SAFETY: the matrix holds `row + R` rows (asserted above) of `k` elements, of which there is one at least (`product`).
+            *start = unsafe { start.add((row + r) * a.row_stride) };
+        }
+        for inner in 0..k {
+            let line = &self.b[inner * self.pitch + column..][..if WHOLE { count } else { T::width::<S>() }];
+            let mut b = [T::splat(simd, T::zero()); V];
+            for (&place, b) in places.iter().zip(&mut b) {
+                *b = T::load_whole::<S>(&line[place..]);
+            }
+            for (start, sums) in starts.iter().zip(&mut sums) {
                 // One element at a time: those of all rows together would take the registers of the sums.
-                let a = T::splat(simd, fetch(inner, r));
+                // SAFETY: `inner < k`, and the matrix holds `k` columns of each of these rows (asserted above).
+                let a = T::splat(simd, unsafe { *start.add(inner * a.column_stride) });
                 for (sum, &b) in sums.iter_mut().zip(&b) {
                     *sum = T::multiply_add(simd, a, b, *sum);
                 }
@@ -339,8 +330,9 @@ impl<T: Real> Narrow<'_, T> {
             let line = &mut self.out[(row + r) * self.sizes.n + column..][..count];
             if self.add {
                 // Before anything is stored: registers may overlap.
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = T::plus(simd, load(line, v), *sum);
+                for (&place, sum) in places.iter().zip(&mut sums) {
+                    let before = if WHOLE { T::load_whole::<S>(&line[place..]) } else { T::load(simd, line) };
+                    *sum = T::plus(simd, before, *sum);
                 }
             }
             for (&place, sum) in places.iter().zip(sums) {
@@ -352,6 +344,13 @@ impl<T: Real> Narrow<'_, T> {
             }
         }
     }
+}
+
+/// What decides on tiles, as a constant of the instruction set.
+struct Registers<S>(std::marker::PhantomData<S>);
+
+impl<S: Simd> Registers<S> {
+    const MANY: bool = S::REGISTER_COUNT >= 32;
 }
 
 #[cfg(test)]
