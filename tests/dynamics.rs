@@ -147,7 +147,8 @@ fn a_motion_that_is_stopped_goes_on_with_the_same_bits() {
     let whole = succeed(here, &format!("{START} {options} --steps 90 --out whole --json"));
     let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
     assert!(whole["searches"].as_u64().unwrap() >= 3, "{whole}");
-    succeed(here, &format!("{START} {options} --steps 40 --out parts"));
+    let part = succeed(here, &format!("{START} {options} --steps 40 --out parts"));
+    assert!(part.contains(" 40 steps,"), "all steps count, also after the last record: {part}");
     // What a process wrote after its last state is dropped.
     let mut text = std::fs::read_to_string(here.join("parts/energies.jsonl")).unwrap();
     text += "{\"step\": 42";

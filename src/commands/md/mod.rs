@@ -224,7 +224,7 @@ impl Md {
             );
             return Err(Error::Stopped { source: Box::new(source.into()), next });
         }
-        let summary = Summary::of(&records, saved.numbers.len());
+        let summary = Summary::of(&records, saved.numbers.len(), motion.simulation()?.record());
         let step_ms = 1e3 * started.elapsed().as_secs_f64() / (done - first).max(1) as f64;
         let searches = motion.searches();
         output::print(&match self.json {

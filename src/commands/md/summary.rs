@@ -15,7 +15,7 @@ const POINTS: usize = 2000;
 pub struct Summary {
     atoms: usize,
     records: usize,
-    last: Option<Record>,
+    last: Record,
     temperature: Mean,
     /// In meV/ps an atom.
     drift: f64,
@@ -24,8 +24,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of a motion of so many atoms.
-    pub fn of(records: &[Record], atoms: usize) -> Self {
+    /// Of a motion of so many atoms, which has come to `last`, of which there need not be a record.
+    pub fn of(records: &[Record], atoms: usize, last: Record) -> Self {
         let per_atom = 1000.0 / atoms.max(1) as f64;
         let of = |record: &Record| (1e-3 * record.time, per_atom * record.conserved);
         let points: Vec<(f64, f64)> = records.iter().map(of).collect();
@@ -38,7 +38,7 @@ impl Summary {
         Self {
             atoms,
             records: records.len(),
-            last: records.last().copied(),
+            last,
             temperature: mean(&late),
             drift: slope,
             spread: square.sqrt(),
@@ -48,13 +48,13 @@ impl Summary {
     /// In words.
     pub fn text(&self, searches: usize, step_ms: f64) -> String {
         let Mean { value, error } = self.temperature;
-        let (step, time) = self.last.map_or((0, 0.0), |last| (last.step, last.time));
         format!(
-            "{} atoms, {step} steps, {:.4} ps; {step_ms:.2} ms a step, {searches} searches of neighbours\n\
+            "{} atoms, {} steps, {:.4} ps; {step_ms:.2} ms a step, {searches} searches of neighbours\n\
              temperature of the second half: {value:.1} ± {error:.1} K\n\
              conserved energy: drift {:+.3e} meV/ps an atom, about which it stays within {:.3e} meV an atom (rms)\n",
             self.atoms,
-            1e-3 * time,
+            self.last.step,
+            1e-3 * self.last.time,
             self.drift,
             self.spread
         )

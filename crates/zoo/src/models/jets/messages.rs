@@ -1,6 +1,6 @@
 //! Messages between the particles of a jet, in the space-time algebra Cl(1,3).
 
-use super::{super::MessagePassing, JetTaggerConfig};
+use super::{super::MessagePassing, JetTaggerConfig, products};
 use crate::data::jets::JetBatch;
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::{Algebra, Signature};
@@ -82,15 +82,12 @@ impl JetMessages {
     }
 }
 
-/// Added to products of momenta of neighbours, in units of the squared mass of the jet, before their logarithm is taken.
-const SMALLEST_PRODUCT: f64 = 1e-6;
 /// Blades of the space-time algebra.
 const BLADES: usize = 16;
 
-/// `[16, edges, 1]`: the logarithm of the product of the momenta, shifted and scaled to be of order one, as a scalar.
+/// `[16, edges, 1]`: the logarithm of the product of the momenta as a scalar.
 fn attributes(batch: &JetBatch) -> Result<Tensor> {
-    let products = off_diagonal(&batch.products)?;
-    let logarithms = products.add_scalar(SMALLEST_PRODUCT)?.log()?.mul_scalar(0.25)?.add_scalar(1.5)?;
+    let logarithms = products::logarithms(&off_diagonal(&batch.products)?)?;
     let edges = logarithms.shape().elements();
     let others = Tensor::zeros([BLADES - 1, edges, 1], logarithms.dtype(), &logarithms.device())?;
     Ok(concat(&[&logarithms.reshape([1, edges, 1])?, &others], 0)?)

@@ -3,6 +3,7 @@
 
 mod messages;
 mod pairs;
+mod products;
 mod reference;
 mod transformer;
 

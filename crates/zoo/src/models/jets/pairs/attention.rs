@@ -1,15 +1,12 @@
 //! Attention with biases from pairs.
 
-use super::streams::Streams;
+use super::{super::products, streams::Streams};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_nn::{
     Module, Placement, Result,
     layers::{Layer, Linear},
 };
 
-/// Added to products in units of the squared mass of the jet, before their logarithm is taken. Products of nearly parallel momenta lose
-/// their digits to the rounding of the input; below a thousandth of the jet's mass, pairs count as parallel.
-const SMALLEST_PRODUCT: f64 = 1e-6;
 /// The bias of padding: its weight in the softmax is 0.
 const UNSEEN: f64 = -1e4;
 
@@ -41,7 +38,7 @@ impl Pairs {
     /// 1 for particles, 0 for padding, `[jets, 1, 1, particles]`.
     pub fn forward(&self, products: &Tensor, energies: &Tensor, there: &Tensor) -> Result<Tensor> {
         let (jets, particles) = (products.shape()[0], products.shape()[1]);
-        let logarithms = products.add_scalar(SMALLEST_PRODUCT)?.log()?.mul_scalar(0.25)?.add_scalar(1.5)?;
+        let logarithms = products::logarithms(products)?;
         let energies = energies.mul_scalar(0.5)?.add_scalar(2.0)?;
         let pairs = self.product.forward(&logarithms.reshape([jets, particles, particles, 1])?)?;
         let units = pairs.shape()[3];
