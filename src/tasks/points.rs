@@ -1,5 +1,6 @@
 //! The regressions on sets of points: signed volumes, convex hulls, an O(5)-invariant function.
 
+use gradewise_autograd::concat;
 use gradewise_core::Signature;
 use gradewise_nn::{
     layers::Layer,
@@ -160,6 +161,30 @@ impl<R: Regression> Task for Points<R> {
         let mse = errors().map(|error| error * error).sum::<f64>() / count;
         let measures = Measures::new("mse", "MSE", mse).and("mae", "MAE", errors().sum::<f64>() / count);
         Ok(measures.of_samples(errors().map(|error| error * error).collect()))
+    }
+
+    fn prediction<'a>(
+        model: &'a Self::Model,
+        _: &TaskConfig<Self>,
+        size: PredictionSize<'_>,
+    ) -> Result<Option<Prediction<'a>>> {
+        let (_, (points, dimension)) = R::FILES;
+        if let Some(other) = size.particles.filter(|&particles| particles != points) {
+            return Err(Error::Usage(format!(
+                "--particles {other}: samples of `{}` have {points} points",
+                R::NAME
+            )));
+        }
+        let input = Argument::new("points", "the coordinates of each point");
+        let output = Argument::new("prediction", R::ABOUT);
+        let run = move |inputs: &[Tensor]| {
+            let like = &inputs[0];
+            let zeros = |blades: usize| Tensor::zeros([blades, 1, points], like.dtype(), &like.device());
+            let vectors = like.transpose(0, 1)?.reshape([dimension, 1, points])?;
+            let rest = zeros((1 << dimension) - 1 - dimension)?;
+            Ok(vec![model.forward(&concat(&[&zeros(1)?, &vectors, &rest], 0)?)?])
+        };
+        Ok(Some(Prediction::new(vec![(input, vec![points, dimension])], vec![output], size.placement, run)?))
     }
 
     fn asymmetry(

@@ -161,6 +161,29 @@ pub enum Error {
     /// An operation made a NaN or an infinity, see [`detect_anomalies`](crate::detect_anomalies).
     #[error("{0}")]
     Anomaly(Box<crate::Anomaly>),
+    /// An operation that programs in other languages cannot be written from, see [`program::record`](crate::program::record).
+    #[error(
+        "`{operation}`{layer} cannot be recorded as a program: {reason}; implement Operation::formula or Operation::reexpress"
+    )]
+    NoFormula {
+        /// The operation.
+        operation: &'static str,
+        /// The parameter that was read last, as ` at name`; empty if none was.
+        layer: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// A computation that does another thing for other numbers, so that it is no program of fixed size.
+    #[error(
+        "`{operation}` cannot be recorded as a program: {reason}; what depends on the numbers themselves, such as a list of neighbours, \
+         must be an input"
+    )]
+    DependsOnNumbers {
+        /// The operation.
+        operation: &'static str,
+        /// What depends on them.
+        reason: String,
+    },
     /// The work was stopped, see [`stoppable`](crate::stoppable).
     #[error("the work was stopped")]
     Stopped,

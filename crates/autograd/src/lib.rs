@@ -20,7 +20,7 @@
 
 // The order of modules:
 //
-// deviation, difference, error, id, mode, stop
+// deviation, difference, error, formula, id, mode, stop
 // anomaly, attributes, operand, properties
 // policy, tensor
 // backend, create, gradients, observe, sample, trace
@@ -34,7 +34,7 @@
 // engine
 // checkpoint, gradcheck, jvp, reference
 // registry
-// custom, names, prepared
+// custom, names, prepared, program
 
 mod anomaly;
 mod any_sample;
@@ -54,6 +54,7 @@ mod entry;
 mod error;
 pub mod fields;
 mod footprint;
+pub mod formula;
 mod gradcheck;
 mod gradients;
 mod id;
@@ -67,6 +68,7 @@ mod ops;
 mod pass;
 mod policy;
 mod prepared;
+pub mod program;
 mod properties;
 mod reference;
 pub mod registry;
@@ -84,6 +86,7 @@ pub use deviation::Deviation;
 pub use engine::{BackwardOptions, grad};
 pub use error::{Error, Result};
 pub use footprint::{Footprint, OperationMemory, footprint};
+pub use formula::Formula;
 pub use gradcheck::{GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
 pub use gradients::Gradients;
 pub use id::{Pass, TensorId};

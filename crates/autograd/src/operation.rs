@@ -1,8 +1,8 @@
 //! The operation: one trait that carries all that is known of it, and how it runs.
 
 use crate::{
-    Attributes, Axis, BackwardContext, Cost, Derivative, Error, Forward, Input, Operand, Result, Rule,
-    Sample, SavedArray, Sizes, Tensor, Traffic, backend, mode, observe, operand,
+    Attributes, Axis, BackwardContext, Cost, Derivative, Error, Formula, Forward, Input, Operand, Result,
+    Rule, Sample, SavedArray, Sizes, Tensor, Traffic, backend, mode, observe, operand,
     policy::{self, current_policy},
     tensor::{Body, Saved},
     trace,
@@ -141,6 +141,13 @@ pub trait Operation: Serialize + DeserializeOwned + Send + Sync + Sized + 'stati
         inputs.first().copied().unwrap_or(computed)
     }
 
+    /// The output as loops over scalar formulas, for inputs and an output of these sizes: what programs in other languages are written from
+    /// ([`program::record`](crate::program::record)). Without one, the re-expression takes its place. Views need none.
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let _ = (inputs, output);
+        None
+    }
+
     /// Its arithmetic for inputs of these sizes; nothing unless implemented, so that the floor of its time is that of its bytes.
     fn cost(&self, inputs: &[&[usize]]) -> Cost {
         let _ = inputs;
@@ -194,6 +201,10 @@ impl<O: Operation> Body for Erased<O> {
 
     fn cost(&self, inputs: &[&[usize]]) -> Cost {
         self.0.cost(inputs)
+    }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        self.0.formula(inputs, output)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
@@ -366,6 +377,10 @@ impl Operation for Cast {
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.cast(context.inputs[0].dtype())?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        Some(Formula::copy(inputs.first()?))
     }
 
     /// That of the conversion, whatever the inputs have.

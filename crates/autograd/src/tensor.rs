@@ -1,8 +1,8 @@
 //! Tensors: arrays with a history.
 
 use crate::{
-    Attributes, Axis, Cost, Derivative, Error, Forward, Operand, Result, Rule, TensorId, Traffic, mode,
-    operand,
+    Attributes, Axis, Cost, Derivative, Error, Formula, Forward, Operand, Result, Rule, TensorId, Traffic,
+    mode, operand,
 };
 use gradewise_core::{DType, Shape};
 use gradewise_kernels::{Array, Device, Element};
@@ -147,6 +147,11 @@ pub(crate) trait Body: Send + Sync {
 
     /// The dtype of the output for inputs of these dtypes, where `computed` is that of the output for inputs in `f32`.
     fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType;
+
+    /// The output as loops over scalar formulas, if it is known as such.
+    fn formula(&self, _: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        None
+    }
 
     /// Whether [`forward`](Self::forward) can be called: not for several operations that share one node.
     fn is_whole(&self) -> bool {

@@ -5,8 +5,8 @@ pub use crate::{
     error::{Error, Result},
     run::RunFolder,
     task::{
-        Batch, EVALUATION_BATCH, LONG_RUN, Measures, Preset, SYMMETRY_SAMPLES, Source, Splits, Task,
-        TaskConfig, TrainOption, has, mean_prediction, width,
+        Argument, Batch, EVALUATION_BATCH, LONG_RUN, Measures, Prediction, PredictionSize, Preset,
+        SYMMETRY_SAMPLES, Source, Splits, Task, TaskConfig, TrainOption, has, mean_prediction, width,
     },
 };
 pub use gradewise_autograd::{Tensor, no_grad};

@@ -2,7 +2,8 @@
 
 mod measures;
 
-use gradewise_core::Signature;
+use gradewise_core::{DType, Signature};
+use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     data::for_each_group,
     geometric::Channels,
@@ -10,7 +11,7 @@ use gradewise_nn::{
 };
 use gradewise_runner::prelude::*;
 use gradewise_zoo::{
-    data::jets::JetSets,
+    data::jets::{JetBatch, JetSets},
     models::{JetKind, JetTagger, JetTaggerConfig, Reference},
 };
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,22 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
                 "model.layers=3",
                 "model.units=16",
                 "data.particles=128",
+                "train.batch_size=64",
+                "train.lr=3e-3",
+                "train.clip_norm=1",
+            ]],
+        },
+        Preset {
+            name: "trigger",
+            about: "pairs with about 1,000 parameters and 16 particles, for export --to c",
+            settings: &[&[
+                "model.kind=pairs",
+                "model.hidden=2",
+                "model.scalars=8",
+                "model.layers=1",
+                "model.heads=2",
+                "model.units=8",
+                "data.particles=16",
                 "train.batch_size=64",
                 "train.lr=3e-3",
                 "train.clip_norm=1",
@@ -247,6 +264,47 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
         measures::measures(&measures::mean_log_odds(&each), data.labels())
     }
 
+    fn prediction<'a>(
+        model: &'a JetTagger,
+        config: &TaskConfig<Self>,
+        size: PredictionSize<'_>,
+    ) -> Result<Option<Prediction<'a>>> {
+        let particles = size.particles.unwrap_or(config.data.particles);
+        if particles < 2 {
+            return Err(Error::Usage(format!("--particles {particles}: a jet has at least 2")));
+        }
+        let dtype = size.placement.dtype;
+        // As they come from files; rest frames are computed in double precision.
+        let inputs = vec![
+            (
+                Argument::new("momenta", "E, px, py, pz of each particle, in GeV, in any order"),
+                vec![particles, 4],
+            ),
+            (
+                Argument::count(
+                    "count",
+                    format!("the number of particles, 2 to {particles}; rows after them are not read as any"),
+                ),
+                vec![particles],
+            ),
+        ];
+        let output = Argument::new("probability", "that of three prongs");
+        let run = move |inputs: &[Tensor]| {
+            let [momenta, there] = [0, 1].map(|input| inputs[input].cast(DType::F64));
+            let batch = JetBatch::of_momenta(&momenta?, &there?, dtype)?;
+            Ok(vec![model.forward(&batch)?.softmax(1)?.slice(1, 1..2)?])
+        };
+        // Of different lengths, so that a model which lists the particles that are there is refused.
+        let examples = [(particles, 0), (2.max(particles / 2), 1)];
+        let examples = examples.map(|(count, seed)| example(particles, count, seed, size.placement));
+        let [first, second] = examples;
+        let prediction =
+            Prediction::new(inputs, vec![output], size.placement, run)?.examples([first?, second?]);
+        Ok(Some(
+            prediction.about(format!("The {particles} particles of largest transverse momentum are seen.")),
+        ))
+    }
+
     fn figures(
         _: &JetTagger,
         measures: &Measures,
@@ -281,6 +339,22 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
         }
         Ok(worst)
     }
+}
+
+/// The inputs of a prediction for a jet of the generator, of which at most `count` particles are there.
+fn example(
+    particles: usize,
+    count: usize,
+    seed: u64,
+    placement: &Placement,
+) -> gradewise_nn::Result<Vec<Tensor>> {
+    let jets = JetSets::simulate(1, particles, seed, Split::Train)?;
+    let there: Vec<f64> =
+        (0..particles).map(|particle| f64::from(particle < jets.count(0).min(count))).collect();
+    let tensor = |values: &[f64], shape: &[usize]| -> gradewise_nn::Result<Tensor> {
+        Ok(Tensor::new(Array::from_f64(values, shape, placement.dtype, &Device::Cpu)?))
+    };
+    Ok(vec![tensor(&jets.momenta(), &[particles, 4])?, tensor(&there, &[particles])?])
 }
 
 /// The most pairs of particles that are evaluated together.

@@ -14,7 +14,7 @@ use gradewise_zoo::{
         nbody::{INPUT_FRAME, NBodyData, PARTICLES, PublishedDraws, TARGET_FRAME, Trajectories},
         potential::turned,
     },
-    models::{NBody, NBodyConfig},
+    models::{NBody, NBodyBatch, NBodyConfig},
     train::nbody::{mean_squared_error, predict, predict_states, squared_errors},
 };
 use rand::RngExt;
@@ -337,6 +337,33 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         // Only comparable if measured on published systems, and on about as many of them.
         let comparable = config.data.source != SIMULATED && config.data.splits.test >= COMPARABLE;
         comparable.then(|| table(measures.first().value))
+    }
+
+    fn prediction<'a>(
+        model: &'a NBody,
+        config: &TaskConfig<Self>,
+        size: PredictionSize<'_>,
+    ) -> Result<Option<Prediction<'a>>> {
+        let particles = size.particles.unwrap_or(config.data.particles);
+        if particles < 2 {
+            return Err(Error::Usage(format!("--particles {particles}: messages need at least 2")));
+        }
+        let argument =
+            |name: &str, about: &str, shape: &[usize]| (Argument::new(name, about), shape.to_vec());
+        let inputs = vec![
+            argument("loc", "x, y and z of all particles", &[3, particles]),
+            argument("vel", "their velocities", &[3, particles]),
+            argument("charges", "their charges", &[particles]),
+        ];
+        let output = Argument::new(
+            "predicted",
+            "x, y and z of all particles after the time that the model was trained for",
+        );
+        let run = |inputs: &[Tensor]| {
+            let batch = NBodyBatch::of_system(&inputs[0], &inputs[1], &inputs[2])?;
+            Ok(vec![model.forward(&batch)?])
+        };
+        Ok(Some(Prediction::new(inputs, vec![output], size.placement, run)?))
     }
 
     fn figures(

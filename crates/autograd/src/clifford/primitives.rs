@@ -1,10 +1,13 @@
 //! The primitives from which fused operators are re-expressed.
 
 use super::prelude::*;
-use crate::Attributes;
+use crate::{
+    Attributes, Formula,
+    formula::{At, Scalar},
+};
 use gradewise_kernels::{
     Index,
-    ops::clifford::table_product::{self, Table},
+    ops::clifford::table_product::{self, Table, TableTerm},
 };
 use std::sync::Arc;
 
@@ -51,6 +54,22 @@ impl Operation for TableProduct {
             context.when_needed(0, || table_product(&self.table.grad_a(), grad, b))?,
             context.when_needed(1, || table_product(&self.table.grad_b(), grad, a))?,
         ])
+    }
+
+    /// The first loop goes over the terms of the table.
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let rest = inputs.first()?.get(1..)?;
+        let terms: Vec<TableTerm> = self.table.terms().collect();
+        let at = |component: fn(&TableTerm) -> u16| {
+            let list: Arc<[usize]> = terms.iter().map(|term| usize::from(component(term))).collect();
+            let mut at = At::counters(1 + rest.len());
+            at[0] = At::listed(0, &list);
+            at
+        };
+        let signs = Scalar::Listed(0, terms.iter().map(|term| f64::from(term.sign)).collect());
+        let product = Scalar::Load(0, at(|term| term.a)).mul(Scalar::Load(1, at(|term| term.b)));
+        let sizes = std::iter::once(terms.len()).chain(rest.iter().copied()).collect();
+        Some(Formula::sum(sizes, at(|term| term.out), product.mul(signs)))
     }
 }
 

@@ -12,9 +12,15 @@ fn reduced(
     context.when_needed(index, || gradient()?.sum_to(context.inputs[index].shape()))
 }
 
+/// The values one after the other by an operator.
+fn folded(values: Vec<Scalar>, operator: Operator) -> Scalar {
+    let sum = values.into_iter().reduce(|a, b| a.with(operator, b));
+    sum.unwrap_or(Scalar::Number(0.0))
+}
+
 /// A binary operation with broadcasting: its struct, and its operator on tensors.
 macro_rules! binary {
-    ($type:ident, $name:literal, $rule:expr, $right:expr, $kernel:expr, |$context:ident, $grad:ident| $gradients:expr) => {
+    ($type:ident, $name:literal, $rule:expr, $right:expr, $kernel:expr, $operator:ident, |$context:ident, $grad:ident| $gradients:expr) => {
         #[derive(Serialize, Deserialize)]
         pub(crate) struct $type;
 
@@ -50,30 +56,34 @@ macro_rules! binary {
                 let [left, right] = $gradients;
                 Ok(vec![left, right])
             }
+
+            fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+                Some(Formula::elementwise(inputs, output, |loads| folded(loads, Operator::$operator)))
+            }
         }
     };
 }
 
-binary!(Sum, "add", Rule::Widest, Values::Normal, ops::add, |context, grad| [
+binary!(Sum, "add", Rule::Widest, Values::Normal, ops::add, Add, |context, grad| [
     reduced(context, 0, || Ok(grad.clone()))?,
     reduced(context, 1, || Ok(grad.clone()))?,
 ]);
-binary!(Difference, "sub", Rule::Widest, Values::Normal, ops::sub, |context, grad| [
+binary!(Difference, "sub", Rule::Widest, Values::Normal, ops::sub, Sub, |context, grad| [
     reduced(context, 0, || Ok(grad.clone()))?,
     reduced(context, 1, || grad.neg())?,
 ]);
-binary!(Product, "mul", Rule::Widest, Values::Normal, ops::mul, |context, grad| [
+binary!(Product, "mul", Rule::Widest, Values::Normal, ops::mul, Mul, |context, grad| [
     reduced(context, 0, || grad.mul(&context.inputs[1]))?,
     reduced(context, 1, || grad.mul(&context.inputs[0]))?,
 ]);
-binary!(Quotient, "div", Rule::Full, Values::Positive, ops::div, |context, grad| {
+binary!(Quotient, "div", Rule::Full, Values::Positive, ops::div, Div, |context, grad| {
     let divisor = &context.inputs[1];
     [
         reduced(context, 0, || grad.div(divisor))?,
         reduced(context, 1, || grad.mul(context.output)?.div(divisor)?.neg())?,
     ]
 });
-binary!(Maximum, "maximum", Rule::Widest, Values::Normal, ops::max, |context, grad| {
+binary!(Maximum, "maximum", Rule::Widest, Values::Normal, ops::max, Max, |context, grad| {
     let (a, b) = (context.inputs[0].array(), context.inputs[1].array());
     // 1 where a is larger, 0 where b is, ½ where they are equal.
     let share = ops::mul_scalar(&ops::add(&ops::greater(a, b)?, &ops::greater_equal(a, b)?)?, 0.5)?;
@@ -105,6 +115,10 @@ impl Operation for AddN {
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok((0..context.inputs.len()).map(|index| context.needs(index).then(|| grad.clone())).collect())
+    }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        Some(Formula::elementwise(inputs, output, |loads| folded(loads, Operator::Add)))
     }
 }
 
@@ -139,6 +153,10 @@ impl Operation for AddScalar {
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.clone())])
     }
+
+    fn formula(&self, _: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        Some(Formula::unary(output, |x| x.add(Scalar::Number(self.value))))
+    }
 }
 
 /// Multiplication by a number.
@@ -163,6 +181,10 @@ impl Operation for MulScalar {
 
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.mul_scalar(self.value)?)])
+    }
+
+    fn formula(&self, _: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        Some(Formula::unary(output, |x| x.mul(Scalar::Number(self.value))))
     }
 }
 

@@ -4,7 +4,9 @@
 //! conversion before them would gain no digit. Positions in `f32` stay in `f32`; what a product in 16 bits left in 16 bits stays so.
 
 use super::prelude::*;
+use crate::formula::{Update, placed};
 use crate::{current_policy, without_autocast};
+use std::sync::Arc;
 
 /// The receivers and the senders of edges.
 #[derive(Serialize, Deserialize)]
@@ -27,6 +29,11 @@ impl Ends {
         Ok([self.receivers.to_device(device)?, self.senders.to_device(device)?])
     }
 
+    /// As lists.
+    fn lists(&self) -> Option<[Arc<[usize]>; 2]> {
+        Some([self.receivers.to_vec().ok()?.into(), self.senders.to_vec().ok()?.into()])
+    }
+
     /// Some edges between `nodes` nodes, of which some receive several messages and some none.
     fn sample(sizes: &Sizes, nodes: usize) -> Result<(Self, usize)> {
         let values = sizes.indices(2 * nodes + 1, nodes);
@@ -37,6 +44,15 @@ impl Ends {
         };
         Ok((ends, values.len()))
     }
+}
+
+/// The segment of each position, and one over the number of positions of that segment.
+fn shares(segments: &Index) -> Option<(Arc<[usize]>, Arc<[f64]>)> {
+    let list = segments.to_vec().ok()?;
+    let mut counts = vec![0usize; segments.bound()];
+    list.iter().for_each(|&segment| counts[segment] += 1);
+    let shares = list.iter().map(|&segment| 1.0 / counts[segment] as f64).collect();
+    Some((list.into(), shares))
 }
 
 /// Features of the edges' own in samples.
@@ -97,6 +113,22 @@ impl Operation for EdgeDifference {
         }
         Ok(gradients)
     }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let (features, rank) = (*inputs.first()?.last()?, output.len());
+        let [receivers, senders] = self.ends.lists()?;
+        let of = |list: &Arc<[usize]>| {
+            let mut at = At::counters(rank);
+            at[rank - 2] = At::listed(rank - 2, list);
+            Scalar::Load(0, at)
+        };
+        let mut sizes = output.to_vec();
+        sizes[rank - 1] = features;
+        let value = of(&receivers).with(Operator::Sub, of(&senders));
+        let mut loops = vec![Loops { sizes, to: At::counters(rank), update: Update::Set, value }];
+        loops.extend(inputs.get(1).map(|own| placed(1, own, rank - 1, features)));
+        Some(Formula::parts(loops))
+    }
 }
 
 /// The transpose of [`EdgeDifference`].
@@ -125,6 +157,19 @@ impl Operation for NetInflow {
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let [receivers, senders] = self.ends.on(&grad.device())?;
         Ok(vec![Some(grad.edge_difference(None, &receivers, &senders)?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let sizes = inputs.first()?;
+        let rank = sizes.len();
+        let [receivers, senders] = self.ends.lists()?;
+        let onto = |list: &Arc<[usize]>, sign: f64| {
+            let mut to = At::counters(rank);
+            to[rank - 2] = At::listed(rank - 2, list);
+            let value = Scalar::Load(0, At::counters(rank)).mul(Scalar::Number(sign));
+            Loops { sizes: sizes.to_vec(), to, update: Update::Add, value }
+        };
+        Some(Formula { start: Some(0.0), loops: vec![onto(&receivers, 1.0), onto(&senders, -1.0)] })
     }
 }
 
@@ -164,6 +209,18 @@ impl Operation for ConcatSegmentMean {
             context.when_needed(1, of_messages)?,
         ])
     }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let [x, messages] = inputs else { return None };
+        let (features, rank) = (*x.last()?, output.len());
+        let (segments, shares) = shares(&self.segments)?;
+        let mut to = At::counters(rank);
+        to[rank - 2] = At::listed(rank - 2, &segments);
+        to[rank - 1] = At::shifted(rank - 1, features);
+        let value = Scalar::Load(1, At::counters(rank)).mul(Scalar::Listed(rank - 2, shares));
+        let means = Loops { sizes: messages.to_vec(), to, update: Update::Add, value };
+        Some(Formula { start: Some(0.0), loops: vec![placed(0, x, rank - 1, 0), means] })
+    }
 }
 
 /// The transpose of the mean by segment.
@@ -193,6 +250,15 @@ impl Operation for SegmentSpread {
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let axis = grad.shape().rank() - 2;
         Ok(vec![Some(grad.segment_mean(axis, &self.segments.to_device(&grad.device())?)?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let (rank, (segments, shares)) = (inputs.first()?.len(), shares(&self.segments)?);
+        let mut from = At::counters(rank);
+        from[rank - 2] = At::listed(rank - 2, &segments);
+        let value = Scalar::Load(0, from).mul(Scalar::Listed(rank - 2, shares));
+        let (sizes, to) = (output.to_vec(), At::counters(rank));
+        Some(Formula::parts(vec![Loops { sizes, to, update: Update::Set, value }]))
     }
 }
 

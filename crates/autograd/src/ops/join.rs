@@ -1,6 +1,7 @@
 //! Joining tensors.
 
 use super::prelude::*;
+use crate::formula::placed;
 
 /// Tensors one after the other.
 #[derive(Serialize, Deserialize)]
@@ -34,6 +35,16 @@ impl Operation for Concat {
             context.when_needed(index, || grad.slice(self.axis, range))
         };
         context.inputs.iter().enumerate().map(part).collect()
+    }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let mut start = 0;
+        let part = |(index, sizes): (usize, &&[usize])| {
+            let offset = start;
+            start += sizes[self.axis];
+            placed(index, sizes, self.axis, offset)
+        };
+        Some(Formula::parts(inputs.iter().enumerate().map(part).collect()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Masks: choosing between two tensors, and dropout.
 
 use super::prelude::*;
+use crate::formula::Update;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Select {
@@ -38,6 +39,29 @@ impl Operation for Select {
             })
         };
         Ok(vec![chosen(0)?, chosen(1)?])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let [a, b] = inputs else { return None };
+        // The mask as a list over all elements, in a loop of its own.
+        let shape = Shape::from(output);
+        let mask: Vec<f64> = self.mask.broadcast_to(&shape).ok()?.to_f64_vec().ok()?;
+        let load = |input: usize, sizes: &[usize]| {
+            let strides = shape.contiguous_strides();
+            let first = output.len() - sizes.len();
+            let list = |axis: usize| -> std::sync::Arc<[usize]> {
+                (0..mask.len()).map(|element| element / strides[axis] % output[axis]).collect()
+            };
+            let at = |axis: usize| match sizes[axis] {
+                1 => At::fixed(0),
+                _ => At::listed(0, &list(first + axis)),
+            };
+            Scalar::Load(input, (0..sizes.len()).map(at).collect())
+        };
+        let (left, right, to) = (load(0, a), load(1, b), load(0, output));
+        let Scalar::Load(_, to) = to else { return None };
+        let value = Scalar::Select(Box::new([Scalar::Listed(0, mask.clone().into()), left, right]));
+        Some(Formula::parts(vec![Loops { sizes: vec![mask.len()], to, update: Update::Set, value }]))
     }
 }
 

@@ -67,6 +67,28 @@ impl Operation for Matmul {
         Ok(vec![context.when_needed(0, grad_a)?, context.when_needed(1, grad_b)?])
     }
 
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let [a, b] = inputs else { return None };
+        let (rank, contracted) = (output.len(), a.len() - if self.transpose_self { 2 } else { 1 });
+        let mut sizes = output.to_vec();
+        sizes.push(a[contracted]);
+        // Leading axes are broadcast; `last` are the counters of the last two.
+        let load = |input: usize, operand: &[usize], last: [usize; 2]| {
+            let leading = operand.len() - 2;
+            let first = rank - operand.len();
+            let mut at: Vec<At> = (0..leading)
+                .map(|axis| if operand[axis] == 1 { At::fixed(0) } else { At::counter(first + axis) })
+                .collect();
+            at.extend(last.map(At::counter));
+            Scalar::Load(input, at)
+        };
+        let [row, column, along] = [rank - 2, rank - 1, rank];
+        let turned = |turned: bool, [a, b]: [usize; 2]| if turned { [b, a] } else { [a, b] };
+        let left = load(0, a, turned(self.transpose_self, [row, along]));
+        let right = load(1, b, turned(self.transpose_other, [along, column]));
+        Some(Formula::sum(sizes, At::counters(rank), left.mul(right)))
+    }
+
     fn cost(&self, inputs: &[&[usize]]) -> Cost {
         let [a, b] = inputs else { return Cost::default() };
         let ([.., rows, columns], [.., b_rows, b_columns]) = (a, b) else { return Cost::default() };

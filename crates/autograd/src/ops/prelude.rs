@@ -1,5 +1,6 @@
 //! What every file of operations uses.
 
+pub(super) use crate::formula::{At, Formula, Function, Loops, Operator, Scalar};
 pub(super) use crate::{
     BackwardContext, Cost, Derivative, Error, Forward, Input, Operand, Operation, Result, Rule, Sample,
     Sizes, Tensor, Traffic, Values, attributes, operation::constants,

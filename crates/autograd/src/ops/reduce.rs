@@ -14,6 +14,16 @@ fn kept(shape: &Shape, axes: &[usize]) -> Shape {
 /// Axes to reduce in samples of three axes, and whether they stay.
 const REDUCED: [(&[usize], bool); 4] = [(&[0, 2], true), (&[1], false), (&[2], true), (&[0, 1, 2], false)];
 
+/// The elements of an input of these sizes, one for each position of the loops, and the positions of the output's axes where `axes` are
+/// reduced.
+fn reduced(sizes: &[usize], axes: &[usize], keep: bool) -> (Vec<At>, Scalar) {
+    let to = (0..sizes.len()).filter_map(|axis| match axes.contains(&axis) {
+        false => Some(At::counter(axis)),
+        true => keep.then_some(At::fixed(0)),
+    });
+    (to.collect(), Scalar::Load(0, At::counters(sizes.len())))
+}
+
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Sum {
     axes: Vec<usize>,
@@ -39,6 +49,12 @@ impl Operation for Sum {
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let shape = context.inputs[0].shape();
         Ok(vec![Some(grad.reshape(kept(shape, &self.axes))?.broadcast_to(shape)?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let sizes = inputs.first()?;
+        let (to, value) = reduced(sizes, &self.axes, self.keep);
+        Some(Formula::sum(sizes.to_vec(), to, value))
     }
 }
 
@@ -73,6 +89,12 @@ impl Operation for Max {
         let share = hits.div(&hits.sum(&self.axes, true)?)?;
         Ok(vec![Some(grad.reshape(shape)?.mul(&share)?)])
     }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let sizes = inputs.first()?;
+        let (to, value) = reduced(sizes, &self.axes, self.keep);
+        Some(Formula::max(sizes.to_vec(), to, value))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,6 +119,25 @@ impl Operation for CumSum {
 
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.cumsum(self.axis, !self.reverse)?)])
+    }
+
+    /// The product with the triangular matrix of ones.
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let sizes = inputs.first()?;
+        let (rank, size) = (sizes.len(), *sizes.get(self.axis)?);
+        // The last loop goes over the pairs of an element and one that it is a summand of.
+        let pairs = (0..size).flat_map(|to| (0..size).map(move |from| (from, to)));
+        let (from, to): (Vec<usize>, Vec<usize>) =
+            pairs.filter(|(from, to)| if self.reverse { from >= to } else { from <= to }).unzip();
+        let mut loops = sizes.to_vec();
+        loops[self.axis] = 1;
+        loops.push(from.len());
+        let at = |list: Vec<usize>| {
+            let mut at = At::counters(rank);
+            at[self.axis] = At::listed(rank, &list.into());
+            at
+        };
+        Some(Formula::sum(loops, at(to), Scalar::Load(0, at(from))))
     }
 }
 
@@ -125,6 +166,15 @@ impl Operation for SumTo {
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.broadcast_to(context.inputs[0].shape())?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let sizes = inputs.first()?;
+        let first = sizes.len() - output.len();
+        let to =
+            |(axis, &size): (usize, &usize)| if size == 1 { At::fixed(0) } else { At::counter(first + axis) };
+        let value = Scalar::Load(0, At::counters(sizes.len()));
+        Some(Formula::sum(sizes.to_vec(), output.iter().enumerate().map(to).collect(), value))
     }
 }
 

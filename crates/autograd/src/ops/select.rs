@@ -1,6 +1,7 @@
 //! Selection along an axis and its transpose, summation by segment.
 
 use super::prelude::*;
+use crate::formula::Update;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct IndexSelect {
@@ -32,6 +33,14 @@ impl Operation for IndexSelect {
 
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.segment_sum(self.axis, &self.index.to_device(&grad.device())?)?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        let list = self.index.to_vec().ok()?;
+        let mut from = At::counters(inputs.first()?.len());
+        *from.get_mut(self.axis)? = At::listed(self.axis, &list.into());
+        let (to, value) = (At::counters(output.len()), Scalar::Load(0, from));
+        Some(Formula::parts(vec![Loops { sizes: output.to_vec(), to, update: Update::Set, value }]))
     }
 }
 
@@ -66,6 +75,13 @@ impl Operation for SegmentSum {
 
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.index_select(self.axis, &self.index.to_device(&grad.device())?)?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let sizes = inputs.first()?;
+        let mut to = At::counters(sizes.len());
+        *to.get_mut(self.axis)? = At::listed(self.axis, &self.index.to_vec().ok()?.into());
+        Some(Formula::sum(sizes.to_vec(), to, Scalar::Load(0, At::counters(sizes.len()))))
     }
 }
 

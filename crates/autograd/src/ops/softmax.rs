@@ -2,6 +2,14 @@
 
 use super::prelude::*;
 
+/// Less than all numbers that are not −∞, in `f32` too.
+const LOWEST: f64 = -3e38;
+
+/// The elements less the largest one along `axis`.
+fn shifted(x: &Tensor, axis: usize) -> Result<Tensor> {
+    x.sub(&x.max(&[axis], true)?.clamp(LOWEST, f64::INFINITY)?)
+}
+
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Softmax {
     axis: usize,
@@ -24,6 +32,12 @@ impl Operation for Softmax {
         let y = context.output;
         let weighted = grad.mul(y)?;
         Ok(vec![Some(weighted.sub(&y.mul(&weighted.sum(&[self.axis], true)?)?)?)])
+    }
+
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        let powers = shifted(&inputs[0], self.axis)?.exp()?;
+        // The largest power is 1, so that the sum is less only if all are 0.
+        powers.div(&powers.sum(&[self.axis], true)?.clamp(1.0, f64::INFINITY)?)
     }
 }
 
@@ -48,6 +62,11 @@ impl Operation for LogSoftmax {
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let total = grad.sum(&[self.axis], true)?;
         Ok(vec![Some(grad.sub(&context.output.exp()?.mul(&total)?)?)])
+    }
+
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        let shifted = shifted(&inputs[0], self.axis)?;
+        shifted.sub(&shifted.exp()?.sum(&[self.axis], true)?.log()?)
     }
 }
 

@@ -25,6 +25,10 @@ macro_rules! unary {
                 let slope = |$x: &Tensor, $y: &Tensor| -> Result<Tensor> { $slope };
                 Ok(vec![Some(grad.mul(&slope(&context.inputs[0], context.output)?)?)])
             }
+
+            fn formula(&self, _: &[&[usize]], output: &[usize]) -> Option<Formula> {
+                Some(Formula::unary(output, |x| x.function(Function::$type)))
+            }
         }
     };
 }
@@ -91,6 +95,10 @@ impl Operation for Pow {
         }
         Ok(vec![Some(grad.mul(&x.pow(self.exponent - 1.0)?.mul_scalar(self.exponent)?)?)])
     }
+
+    fn formula(&self, _: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        Some(Formula::unary(output, |x| x.with(Operator::Pow, Scalar::Number(self.exponent))))
+    }
 }
 
 /// Limits of the elements.
@@ -119,6 +127,17 @@ impl Operation for Clamp {
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let inside = ops::equal(context.inputs[0].array(), context.output.array())?;
         Ok(vec![Some(grad.mul(&Tensor::new(inside))?)])
+    }
+
+    fn formula(&self, _: &[&[usize]], output: &[usize]) -> Option<Formula> {
+        Some(Formula::unary(output, |mut x| {
+            for (operator, bound) in [(Operator::Max, self.low), (Operator::Min, self.high)] {
+                if bound.is_finite() {
+                    x = x.with(operator, Scalar::Number(bound));
+                }
+            }
+            x
+        }))
     }
 }
 

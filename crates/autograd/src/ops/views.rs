@@ -1,6 +1,7 @@
 //! Views: other shapes of the same data.
 
 use super::prelude::*;
+use crate::formula::placed;
 use std::ops::Range;
 
 /// Features, rows and a leading axis.
@@ -32,6 +33,10 @@ impl Operation for Reshape {
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.reshape(context.inputs[0].shape())?)])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        Some(Formula::copy(inputs.first()?))
     }
 }
 
@@ -149,6 +154,11 @@ impl Operation for Embed {
         let end = self.start + context.inputs[0].shape()[self.axis];
         Ok(vec![Some(grad.slice(self.axis, self.start..end)?)])
     }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        let loops = vec![placed(0, inputs.first()?, self.axis, self.start)];
+        Some(Formula { start: Some(0.0), loops })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -198,6 +208,10 @@ impl Operation for Contiguous {
 
     fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(grad.clone())])
+    }
+
+    fn formula(&self, inputs: &[&[usize]], _: &[usize]) -> Option<Formula> {
+        Some(Formula::copy(inputs.first()?))
     }
 }
 

@@ -61,7 +61,7 @@ commands! {
     task train::Train;
     task eval::Eval;
     plain inspect::Inspect;
-    plain export::Export;
+    task export::Export;
     plain import::Import;
     plain compare::Compare;
     task symmetry::Symmetry;

@@ -3,12 +3,14 @@
 mod bootstrap;
 mod comparison;
 mod measures;
+mod prediction;
 mod source;
 mod splits;
 
 pub use bootstrap::{Interval, median, trimmed_mean};
 pub use comparison::{Compared, Comparison, Whose};
 pub use measures::{Measure, Measures, Statistic, number};
+pub use prediction::{Argument, Prediction, PredictionSize};
 pub use source::Source;
 pub use splits::Splits;
 
@@ -160,6 +162,19 @@ pub trait Task: Sized + 'static {
         Ok(0.0)
     }
 
+    /// The prediction for one sample, as a function of tensors of fixed sizes, for programs in other languages (`export --to c`); `None` if the
+    /// models of this task have none. Normalisation of the input belongs to it, so that a program takes what comes from a detector or a file.
+    ///
+    /// # Errors
+    /// A size that the task or the model does not have.
+    fn prediction<'a>(
+        _model: &'a Self::Model,
+        _config: &TaskConfig<Self>,
+        _size: PredictionSize<'_>,
+    ) -> Result<Option<Prediction<'a>>> {
+        Ok(None)
+    }
+
     /// The configuration with recomputation of activations in the backward pass (`model.recompute=true`), if the model supports it and it
     /// is not enabled yet.
     fn recomputing(_config: &Self::ModelConfig) -> Option<Self::ModelConfig> {
@@ -270,6 +285,18 @@ pub fn settings<T: Task>(checkpoint: &Path, given: &Settings) -> Result<TaskConf
         resolver.file(&beside)?;
     }
     Ok(resolve::<T>(given.apply(&mut resolver)?)?)
+}
+
+/// The settings of the run that wrote the checkpoint, if they are beside it; the defaults otherwise.
+///
+/// # Errors
+/// As [`configure`].
+pub fn settings_beside<T: Task>(checkpoint: &Path) -> Result<TaskConfig<T>> {
+    let mut resolver = resolver::<T>(None)?;
+    if let Some(beside) = beside(checkpoint) {
+        resolver.file(&beside)?;
+    }
+    Ok(resolve::<T>(&resolver)?)
 }
 
 /// The file of settings beside a checkpoint, or beside the members of an ensemble.

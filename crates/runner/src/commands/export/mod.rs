@@ -1,16 +1,19 @@
 //! `export`: the record of a run for other programs and for people.
 
+mod c;
 mod tensorboard;
 
 use super::import::said;
 use crate::{
-    Command, Program,
+    TaskCommand,
     error::{Error, Result},
     options::one_of,
     output, page,
     run::{Contents, RunFolder, Target},
+    task::Task,
 };
 use clap::Args;
+use gradewise_core::DType;
 use gradewise_nn::{
     checkpoint::{Checkpoint, SHARD_BYTES, TensorFile, replace_file},
     choice::Choice,
@@ -52,7 +55,43 @@ fn beginning(path: &Path, records: &[Value]) -> f64 {
     (since(changed) - last).max(0.0)
 }
 
-/// Write the record of runs for TensorBoard and as one page with their figures, or the weights of a run for another library.
+/// What `--to` writes for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Destination {
+    /// A program in C.
+    C,
+    /// The weights for a library.
+    Library(Library),
+}
+
+impl Choice for Destination {
+    const ALL: &'static [Self] = &[
+        Self::C,
+        Self::Library(Library::Cgenn),
+        Self::Library(Library::FlashClifford),
+        Self::Library(Library::CliffordLayers),
+        Self::Library(Library::Lgatr),
+        Self::Library(Library::Gatr),
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::C => "c",
+            Self::Library(library) => library.name(),
+        }
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Self::C => {
+                "One self-contained C99 file without heap: the prediction for one sample of fixed size"
+            }
+            Self::Library(library) => library.about(),
+        }
+    }
+}
+
+/// Write the record of runs for TensorBoard and as one page with their figures, the weights of a run for another library, or its prediction as C.
 ///
 /// Writes into the folder of each run: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained;
 /// both unless one is selected. A second export replaces the first. An unfinished run can be exported at any time. The folder of --seeds or
@@ -64,7 +103,8 @@ Examples:
   gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs
   gradewise export runs/nbody-1 runs/nbody-2 --out comparison.html
   gradewise export runs/nbody-1 --to cgenn --out state_dict.safetensors
-  gradewise export runs/lorentz-1 --to lgatr --pretrained my-tagger")]
+  gradewise export runs/lorentz-1 --to lgatr --pretrained my-tagger
+  gradewise export runs/lorentz-1 --to c --out tagger.c --name tagger --particles 20")]
 pub struct Export {
     /// The folder of a run, of --seeds or of --curve; with --to, a checkpoint may be named instead.
     #[arg(value_name = "RUN", required = true)]
@@ -75,10 +115,20 @@ pub struct Export {
     /// Write the page.
     #[arg(long)]
     pub html: bool,
-    /// Write the weights in the layout of the published model of this library, for its load_state_dict. `import` is the inverse.
-    #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(),
+    /// Write the weights in the layout of the published model of this library, for its load_state_dict (`import` is the inverse), or, for c, the
+    /// prediction.
+    #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Destination>(),
         conflicts_with_all = ["tensorboard", "html"])]
-    pub to: Option<Library>,
+    pub to: Option<Destination>,
+    /// With --to c: the first part of all names in the file [default: the task's].
+    #[arg(long, value_name = "NAME", requires = "to")]
+    pub name: Option<String>,
+    /// With --to c: float (f32) or double (f64) [default: f32].
+    #[arg(long, value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true, requires = "to")]
+    pub dtype: Option<DType>,
+    /// With --to c: the most particles of a sample [default: those of the run].
+    #[arg(long, value_name = "N", requires = "to")]
+    pub particles: Option<usize>,
     /// With --to: the folder for these weights, with config.json beside them, which from_pretrained of gradewise.torch reads. The weights of
     /// an earlier model there are replaced only with --overwrite.
     #[arg(long, value_name = "FOLDER", requires = "to", conflicts_with = "out")]
@@ -92,11 +142,29 @@ pub struct Export {
     pub overwrite: bool,
 }
 
-impl Command for Export {
-    const NAME: &'static str = "export";
+impl Export {
+    /// The file of a program in C and the checkpoint that it is made of, if that is what is asked for.
+    fn program(&self) -> Result<Option<(&Path, PathBuf)>> {
+        if self.to != Some(Destination::C) {
+            return match (&self.name, self.dtype, self.particles) {
+                (None, None, None) => Ok(None),
+                _ => Err(Error::Usage("--name, --dtype and --particles are for --to c".to_owned())),
+            };
+        }
+        match (&self.out, &self.runs[..]) {
+            (Some(out), [run]) if self.pretrained.is_none() => Ok(Some((out, checkpoint_of(run)))),
+            (_, [_]) => Err(Error::Usage("--to c asks for --out, the file".to_owned())),
+            _ => Err(Error::Usage("--to c takes one run or checkpoint".to_owned())),
+        }
+    }
 
-    fn run(&self, _: &Program) -> Result<()> {
-        match (self.to, &self.out, &self.runs[..]) {
+    /// All but programs in C.
+    fn plain(&self) -> Result<()> {
+        let library = match self.to {
+            Some(Destination::Library(library)) => Some(library),
+            Some(Destination::C) | None => None,
+        };
+        match (library, &self.out, &self.runs[..]) {
             (None, None, _) if self.overwrite => Err(Error::Usage(
                 "--overwrite is for the file of --out, or the folder of --pretrained".to_owned(),
             )),
@@ -118,6 +186,27 @@ impl Command for Export {
                     .to_owned(),
             )),
             _ => run(self),
+        }
+    }
+}
+
+impl TaskCommand for Export {
+    const NAME: &'static str = "export";
+    type Input = Checkpoint;
+
+    fn start(&self) -> Result<Option<(String, Checkpoint)>> {
+        let Some((_, path)) = self.program()? else {
+            self.plain()?;
+            return Ok(None);
+        };
+        let checkpoint = Checkpoint::read(path)?;
+        Ok(Some((checkpoint.metadata.model.clone(), checkpoint)))
+    }
+
+    fn run<T: Task>(&self, checkpoint: Checkpoint) -> Result<()> {
+        match self.program()? {
+            Some((out, _)) => c::write::<T>(self, &checkpoint, out),
+            None => Ok(()),
         }
     }
 }

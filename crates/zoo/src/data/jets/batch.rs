@@ -1,7 +1,8 @@
 //! Batches of jets, as the models take them.
 
 use super::{FourMomentum, JetSets};
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, concat};
+use gradewise_core::DType;
 use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Placement, Result,
@@ -125,6 +126,58 @@ impl Samples for JetSets {
 }
 
 impl JetBatch {
+    /// A batch of one jet, by operations on tensors: momenta `[particles, 4]` (E, px, py, pz, in GeV), and 1 for each particle, 0 for padding,
+    /// `[particles]`, both in `f64`. The batch is in `dtype`; its target is none.
+    ///
+    /// # Errors
+    /// Other shapes or dtypes; from the device.
+    pub fn of_momenta(momenta: &Tensor, there: &Tensor, dtype: DType) -> Result<Self> {
+        let particles = there.shape().elements();
+        let there = there.reshape([particles, 1])?;
+        let momenta = momenta.mul(&there)?;
+        let total = momenta.sum(&[0], true)?;
+        let energy = |of: &Tensor| of.slice(1, 0..1);
+        let space = |of: &Tensor| of.slice(1, 1..4);
+        let mass = energy(&total)?.square()?.sub(&space(&total)?.square()?.sum(&[1], true)?)?.sqrt()?;
+        // As `FourMomentum::at_rest_with`, in units of the mass.
+        let at_rest = |of: &Tensor| -> Result<Tensor> {
+            let along = space(of)?.mul(&space(&total)?)?.sum(&[1], true)?;
+            let resting = energy(of)?.mul(&energy(&total)?)?.sub(&along)?.div(&mass)?;
+            let factor = energy(of)?.add(&resting)?.div(&energy(&total)?.add(&mass)?)?;
+            Ok(concat(&[&resting, &space(of)?.sub(&space(&total)?.mul(&factor)?)?], 1)?)
+        };
+        let resting = at_rest(&momenta)?.div(&mass)?;
+        let minkowski = |a: &Tensor, b: &Tensor| -> Result<Tensor> {
+            let in_space = space(a)?.matmul_transposed(&space(b)?, false, true)?;
+            Ok(energy(a)?.matmul_transposed(&energy(b)?, false, true)?.sub(&in_space)?)
+        };
+        let products = minkowski(&resting, &resting)?.clamp(0.0, f64::INFINITY)?;
+        let axes = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+        let axes = Tensor::new(Array::from_f64(&axes, [REFERENCES, 4], momenta.dtype(), &momenta.device())?);
+        let zeros = |shape: &[usize]| Tensor::zeros(shape, momenta.dtype(), &momenta.device());
+        // [1, particles, 1] each: the scalars, and the components of both vectors.
+        let own = resting.transpose(0, 1)?.reshape([4, particles, 1])?;
+        let of_jet = concat(&[&there.reshape([1, particles, 1])?, &zeros(&[3, particles, 1])?], 0)?;
+        let vectors = concat(&[&own, &of_jet, &zeros(&[4, particles, 2])?], 2)?;
+        let energies = own.slice(0, 0..1)?.mul_scalar(2.0)?;
+        let masses = there.mul(&mass.mul_scalar(0.01)?.log()?)?.reshape([1, particles, 1])?;
+        let scalars = concat(&[&zeros(&[1, particles, 2])?, &energies, &masses], 2)?;
+        let rest = zeros(&[BLADES - 5, particles, CHANNELS])?;
+        let count = there.sum(&[0], true)?;
+        let neighbours = count.add_scalar(-1.0)?.clamp(1.0, f64::INFINITY)?;
+        Ok(Self {
+            features: concat(&[&scalars, &vectors, &rest], 0)?.cast(dtype)?,
+            products: products.reshape([1, particles, particles])?.cast(dtype)?,
+            references: at_rest(&axes)?.transpose(0, 1)?.reshape([4, 1, REFERENCES])?.cast(dtype)?,
+            particle_weights: there.div(&count)?.reshape([1, particles, 1])?.cast(dtype)?,
+            neighbour_weights: there.div(&neighbours)?.reshape([1, particles])?.cast(dtype)?,
+            target: zeros(&[1, 2])?.cast(dtype)?,
+            jets: 1,
+            particles,
+            edges: OnceLock::new(),
+        })
+    }
+
     /// Every ordered pair of particles of a jet, receivers first. Made when it is first asked for, and kept: only messages need it.
     ///
     /// # Errors
@@ -188,6 +241,31 @@ mod tests {
 
     fn values(tensor: &Tensor) -> Vec<f64> {
         tensor.array().to_f64_vec().unwrap()
+    }
+
+    /// Of a batch of jets of different lengths, each is what its own momenta make, padding included.
+    #[test]
+    fn momenta_make_the_batch_of_their_jet() {
+        let jets = JetSets::simulate(6, 9, 2, Split::Train).unwrap();
+        let (momenta, particles) = (jets.momenta(), 9);
+        for jet in 0..6 {
+            let place = Placement::new(&Device::Cpu, DType::F64);
+            let one = jets.clone().padded_to(particles).batch(&[jet], &place).unwrap();
+            assert_eq!(one.particles, particles);
+            let tensor = |values: &[f64], shape: &[usize]| {
+                Tensor::new(Array::from_f64(values, shape, DType::F64, &Device::Cpu).unwrap())
+            };
+            let there: Vec<f64> = (0..particles).map(|i| f64::from(i < jets.count(jet))).collect();
+            let own = tensor(&momenta[jet * particles * 4..][..particles * 4], &[particles, 4]);
+            let made = JetBatch::of_momenta(&own, &tensor(&there, &[particles]), DType::F64).unwrap();
+            for (made, expected) in made.tensors().into_iter().zip(one.tensors()).take(5) {
+                assert_eq!(made.shape(), expected.shape());
+                let [made, expected] = [made, expected].map(|x| x.array().to_f64_vec().unwrap());
+                for (a, b) in made.iter().zip(&expected) {
+                    assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -58,6 +58,34 @@ impl NBodyBatch {
         Self::of(state, particles, &placement.into(), |_, sender| sender)
     }
 
+    /// A batch of one system, by operations on tensors: positions and velocities `[3, particles]` and charges `[particles]`.
+    ///
+    /// # Errors
+    /// Other shapes, different dtypes.
+    pub fn of_system(positions: &Tensor, velocities: &Tensor, charges: &Tensor) -> Result<Self> {
+        let particles = charges.shape().elements();
+        let device = positions.device();
+        let edges = Edges::complete(1, particles, &device)?;
+        let zeros = |shape: [usize; 3]| Tensor::zeros(shape, positions.dtype(), &device);
+        let centred = positions.sub(&positions.mean(&[1], true)?)?;
+        let column = |x: &Tensor| x.reshape([x.shape().elements() / particles, particles, 1]);
+        let vectors = concat(&[&zeros([3, particles, 1])?, &column(&centred)?, &column(velocities)?], 2)?;
+        let scalars = concat(&[&column(charges)?, &zeros([1, particles, 2])?], 2)?;
+        let features = concat(&[&scalars, &vectors, &zeros([4, particles, CHANNELS])?], 0)?;
+        let ends = [&edges.receivers, &edges.senders].map(|end| charges.index_select(0, end));
+        let [receivers, senders] = ends;
+        let count = edges.receivers.len();
+        let products = receivers?.mul(&senders?)?.reshape([1, count, 1])?;
+        Ok(Self {
+            features,
+            attributes: concat(&[&products, &zeros([7, count, 1])?], 0)?,
+            positions: positions.clone(),
+            edges,
+            systems: 1,
+            particles,
+        })
+    }
+
     fn of(
         (positions, velocities, charges): (&[f64], &[f64], &[f64]),
         particles: usize,
