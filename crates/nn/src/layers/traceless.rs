@@ -1,7 +1,10 @@
 //! Rank-2 products of vectors.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer},
+};
 use gradewise_autograd::{Tensor, clifford::traceless_product};
 use gradewise_core::Signature;
 
@@ -24,7 +27,7 @@ use gradewise_core::Signature;
 /// assert_eq!(layer.forward(&vectors)?.shape().dims(), [5, 10, 8]);
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct TracelessProduct {
     #[module(skip)]
     signature: Signature,
@@ -71,8 +74,10 @@ impl TracelessProductBuilder {
 
 impl Layer for TracelessProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (left, right) = (x.matmul(&self.left.tensor())?, x.matmul(&self.right.tensor())?);
-        Ok(traceless_product(self.signature, &left, &right)?)
+        in_layer("TracelessProduct::forward", || {
+            let (left, right) = (x.matmul(&self.left.tensor())?, x.matmul(&self.right.tensor())?);
+            Ok(traceless_product(self.signature, &left, &right)?)
+        })
     }
 }
 

@@ -14,7 +14,7 @@ pub use transformer::{JetLGATr, JetSlim};
 use crate::data::jets::JetBatch;
 use gradewise_autograd::Tensor;
 use gradewise_nn::{
-    Module, Placement, Result, Visitor,
+    DeepClone, Module, Placement, Result, Visitor,
     geometric::{
         Channels,
         lgatr::{AttentionConfig, LGATrConfig},
@@ -94,6 +94,7 @@ impl JetTaggerConfig {
 }
 
 /// A tagger of jets.
+#[derive(DeepClone)]
 pub enum JetTagger {
     /// Messages between all particles.
     Messages(JetMessages),
