@@ -5,8 +5,8 @@ pub use crate::{
     error::{Error, Result},
     run::RunFolder,
     task::{
-        Batch, EVALUATION_BATCH, LONG_RUN, Measures, Preset, SYMMETRY_SAMPLES, Source, Splits, Task,
-        TaskConfig, TrainOption, has, mean_prediction, width,
+        Batch, EVALUATION_BATCH, LONG_RUN, Measures, Predicted, Preset, SYMMETRY_SAMPLES, Source, Splits,
+        Task, TaskConfig, TrainOption, has, mean_prediction, width,
     },
 };
 pub use gradewise_autograd::{Tensor, no_grad};
