@@ -5,7 +5,7 @@ use gradewise_autograd::{
     GradcheckOptions, Result, Tensor,
     clifford::{
         ProductOptions, fcgp, geometric_product, metric_product, regressive_product, sgp, tensor_dot,
-        tensor_tensor, tensor_vector, traceless_product,
+        tensor_tensor, tensor_vector,
     },
     gradcheck, gradgradcheck, jvp,
 };
@@ -49,7 +49,6 @@ fn cases(features: usize, rng: &mut ChaCha8Rng) -> Vec<Case> {
         case("tensor_vector", [5, 3], false, Box::new(tensor_vector)),
         case("tensor_dot", [5, 5], false, Box::new(tensor_dot)),
         case("tensor_tensor", [5, 5], false, Box::new(tensor_tensor)),
-        case("traceless_product", [3, 3], true, Box::new(|u, v| traceless_product(Signature::CL3, u, v))),
         case("sgp", [4, 4], true, Box::new(move |x, y| sgp(&plane(), x, y, &w, ProductOptions::default()))),
         case("fcgp", [4, 4], true, Box::new(move |x, y| fcgp(&plane(), x, y, &full, options))),
     ]

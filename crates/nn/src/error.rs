@@ -19,10 +19,12 @@ pub enum Error {
     #[error(transparent)]
     Autograd(#[from] gradewise_autograd::Error),
     /// A layer was given what it cannot take.
-    #[error("{layer}: {source}")]
+    #[error("{layer}{}: {source}", input.as_ref().map(|shape| format!(" of {shape}")).unwrap_or_default())]
     Layer {
         /// The layer and its method, such as `MvLinear::forward`.
         layer: Cow<'static, str>,
+        /// The shape of its input, if that is one tensor.
+        input: Option<gradewise_core::Shape>,
         /// What its operators refused.
         source: Box<Error>,
     },
@@ -278,8 +280,8 @@ impl Error {
         }
     }
 
-    /// This error in the name of the layer whose forward pass it ended, such as `MvLinear::forward`, if it refuses operands; other errors
-    /// are not the layer's, and stay as they are. For layers of one's own that are made of others.
+    /// This error in the name of the layer whose forward pass it ended, such as `MvLinear::forward`, with the shape of its input if that is one
+    /// tensor, if it refuses operands; other errors are not the layer's, and stay as they are. For layers of one's own that are made of others.
     ///
     /// ```
     /// use gradewise_nn::{DType, Device, Error, Tensor, layers::{Layer, Linear}};
@@ -287,12 +289,16 @@ impl Error {
     ///
     /// let readout = Linear::new(3, 1).init(&Device::Cpu, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let x = Tensor::ones([4, 2], DType::F32, &Device::Cpu)?;
-    /// let refused = readout.forward(&x).map_err(|error| error.in_layer("Head::forward")).unwrap_err();
-    /// assert!(refused.to_string().starts_with("Head::forward: Linear::forward: matmul: "), "{refused}");
+    /// let refused = readout.forward(&x).map_err(|error| error.in_layer("Head::forward", None)).unwrap_err();
+    /// assert!(refused.to_string().starts_with("Head::forward: Linear::forward of [4, 2]: matmul: "), "{refused}");
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
-    pub fn in_layer(self, layer: impl Into<Cow<'static, str>>) -> Self {
+    pub fn in_layer<'a>(
+        self,
+        layer: impl Into<Cow<'static, str>>,
+        input: impl Into<Option<&'a gradewise_core::Shape>>,
+    ) -> Self {
         if !self.is_refusal() {
             return self;
         }
@@ -300,7 +306,7 @@ impl Error {
         match &self {
             // The layer has named itself.
             Self::Argument { operation, .. } if *operation == layer => self,
-            _ => Self::Layer { layer, source: Box::new(self) },
+            _ => Self::Layer { layer, input: input.into().cloned(), source: Box::new(self) },
         }
     }
 
@@ -342,7 +348,16 @@ impl From<String> for Error {
 /// Runs the forward pass of a layer; operands that it refuses are refused in the layer's name, such as `MvLinear::forward`. The layer that
 /// the caller called is named first, then those within it.
 pub(crate) fn in_layer<T>(layer: &'static str, forward: impl FnOnce() -> Result<T>) -> Result<T> {
-    forward().map_err(|error| error.in_layer(layer))
+    forward().map_err(|error| error.in_layer(layer, None))
+}
+
+/// As [`in_layer`], for a layer whose input is one tensor.
+pub(crate) fn in_layer_of<T>(
+    layer: &'static str,
+    input: &gradewise_autograd::Tensor,
+    forward: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    forward().map_err(|error| error.in_layer(layer, input.shape()))
 }
 
 /// Refuses arguments that are zero, naming the first.

@@ -132,7 +132,7 @@ proptest! {
                     return Err(TestCaseError::fail(format!("{name} accepts {bad:?}")));
                 };
                 let message = error.to_string();
-                prop_assert!(message.starts_with(&format!("{name}::forward: ")), "{}: {}", name, message);
+                prop_assert!(message.starts_with(&format!("{name}::forward of {bad:?}: ")), "{}: {}", name, message);
                 prop_assert!(!message.contains("table_product"), "{}", message);
                 prop_assert!(message.contains(&format!("{bad:?}")) && shapes(&message) >= 2, "{} of {bad:?}: {}", name, message);
             }
@@ -145,7 +145,10 @@ fn other_mistakes_name_the_layer_too_and_failures_do_not() -> Result<()> {
     for Case { name, layer, shape } in cases(2, 3)? {
         let error = layer.forward(&zeros(&shape, DType::F32)?).unwrap_err();
         let message = error.to_string();
-        assert!(message.starts_with(&format!("{name}::forward: ")) && message.contains("f32"), "{message}");
+        assert!(
+            message.starts_with(&format!("{name}::forward of {shape:?}: ")) && message.contains("f32"),
+            "{message}"
+        );
         assert!(matches!(error, Error::Layer { .. }) && !matches!(error.cause(), Error::Layer { .. }));
     }
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
@@ -165,7 +168,10 @@ fn the_layer_that_was_called_is_named_first() -> Result<()> {
         .then(MvLinear::new(3, 4, CL3).init(place, rng)?)
         .then(MvSilu::new(5, CL3).init(place)?);
     let message = model.forward(&zeros(&[8, 2, 3], DType::F64)?).unwrap_err().to_string();
-    assert!(message.starts_with("Sequential::forward, layer 1: MvSilu::forward: mv_silu: "), "{message}");
+    assert!(
+        message.starts_with("Sequential::forward, layer 1: MvSilu::forward of [8, 2, 4]: mv_silu: "),
+        "{message}"
+    );
     Ok(())
 }
 
@@ -184,7 +190,7 @@ fn errors_of_layers_pass_through_functions_of_autograd() -> Result<()> {
     let copy = layer.clone();
     let kept: Error = checkpoint(&[&bad], move |x| Ok(copy.forward(&x[0])?)).unwrap_err().into();
     for error in [checked, along, kept] {
-        assert!(error.to_string().starts_with("MvLinear::forward: "), "{error}");
+        assert!(error.to_string().starts_with("MvLinear::forward of [8, 2, 2]: "), "{error}");
         assert!(matches!(error.cause(), Error::Autograd(_) | Error::Kernels(_)), "{error:?}");
     }
     // A text that a user's own code made is an error of nn as it is.

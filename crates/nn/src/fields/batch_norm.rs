@@ -3,7 +3,7 @@
 use super::{BiasOrder, identities};
 use crate::{
     Builder, DeepClone, Error, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -126,7 +126,7 @@ impl CliffordBatchNormBuilder {
 
 impl Layer for CliffordBatchNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("CliffordBatchNorm::forward", || {
+        in_layer_of("CliffordBatchNorm::forward", x, || {
             let (weight, bias) = (self.weight.tensor(), self.order.applied(&self.bias.tensor())?);
             let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
             let running = (!is_training()).then(|| self.running());

@@ -3,7 +3,7 @@
 use super::{refuse, stacked};
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result, Visitor,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -146,7 +146,7 @@ impl Module for CliffordConv {
 
 impl Layer for CliffordConv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("CliffordConv::forward", || {
+        in_layer_of("CliffordConv::forward", x, || {
             let y = self.convolve(x)?;
             let Some(bias) = &self.bias else { return Ok(y) };
             let bias = bias.tensor();

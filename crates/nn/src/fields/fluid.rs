@@ -3,7 +3,7 @@
 use super::{CliffordConv, CliffordGroupNorm, CliffordSpectralConv, FieldBias, SpectralOptions, refuse};
 use crate::{
     DeepClone, Module, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -212,7 +212,7 @@ impl FieldNet {
 
 impl Layer for FieldNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("FieldNet::forward", || {
+        in_layer_of("FieldNet::forward", x, || {
             let rank = x.shape().rank();
             let mut x = self.encoder.forward(&x.gelu()?)?;
             let axes = 2..rank.saturating_sub(1);

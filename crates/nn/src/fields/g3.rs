@@ -3,7 +3,7 @@
 use super::{G3GroupNorm, stacked};
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result, Visitor,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -100,7 +100,7 @@ impl Module for G3Conv {
 
 impl Layer for G3Conv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("G3Conv::forward", || {
+        in_layer_of("G3Conv::forward", x, || {
             let (weights, scale) = (stacked(&self.weights)?, self.scale.tensor());
             let y = if self.transposed {
                 fields::correlate_transposed(
@@ -153,7 +153,7 @@ impl G3Gate {
 
 impl Layer for G3Gate {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("G3Gate::forward", || {
+        in_layer_of("G3Gate::forward", x, || {
             let (weight, bias) = (self.conv.weight.tensor(), self.conv.bias.tensor());
             let weight = weight.reshape([bias.shape()[0], 3])?;
             Ok(fields::g3_vsilu(x, Aggregation::Linear { weight: &weight, bias: &bias })?)
@@ -312,7 +312,7 @@ impl G3ResNet {
 
 impl Layer for G3ResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("G3ResNet::forward", || {
+        in_layer_of("G3ResNet::forward", x, || {
             let x = self.conv_in2.forward(&self.act1.forward(&self.conv_in1.forward(x)?)?)?;
             let x =
                 self.layers.iter().flat_map(|stage| &stage.0).try_fold(x, |x, block| block.forward(&x))?;

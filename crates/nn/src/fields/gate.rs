@@ -3,7 +3,7 @@
 use super::refuse;
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -84,7 +84,7 @@ impl MvActBuilder {
 
 impl Layer for MvAct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("MvAct::forward", || {
+        in_layer_of("MvAct::forward", x, || {
             let parameters = match &self.conv {
                 Some(conv) => Some((conv.weight.tensor().squeeze(1)?, conv.bias.tensor())),
                 None => None,

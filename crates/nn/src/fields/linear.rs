@@ -3,7 +3,7 @@
 use super::refuse;
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -58,7 +58,7 @@ impl CliffordLinearBuilder {
 
 impl Layer for CliffordLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("CliffordLinear::forward", || {
+        in_layer_of("CliffordLinear::forward", x, || {
             let bias = self.bias.as_ref().map(Parameter::tensor);
             Ok(fields::clifford_linear(&self.metric, x, &self.weight.tensor(), bias.as_ref())?)
         })
@@ -136,7 +136,7 @@ impl PgaConjugateLinearBuilder {
 
 impl Layer for PgaConjugateLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("PgaConjugateLinear::forward", || {
+        in_layer_of("PgaConjugateLinear::forward", x, || {
             let [action, weight, embed] = [&self.action, &self.weight, &self.embed].map(Parameter::tensor);
             let operands = ConjugateLinear { x, action: &action, weight: &weight, embed: &embed };
             Ok(fields::pga_conjugate_linear(&operands, &self.blades, &EVEN)?)

@@ -3,7 +3,7 @@
 use super::{identities, refuse};
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -89,7 +89,7 @@ impl CliffordGroupNormBuilder {
 
 impl Layer for CliffordGroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("CliffordGroupNorm::forward", || {
+        in_layer_of("CliffordGroupNorm::forward", x, || {
             let (weight, bias) = (self.weight.tensor(), self.order.applied(&self.bias.tensor())?);
             let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
             Ok(fields::clifford_group_norm(x, parameters, self.channels_per_group, self.options)?)
@@ -136,7 +136,7 @@ impl G3GroupNorm {
 
 impl Layer for G3GroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("G3GroupNorm::forward", || {
+        in_layer_of("G3GroupNorm::forward", x, || {
             let (weight, bias) = (self.weight.tensor(), self.bias.tensor());
             Ok(fields::g3_group_norm(x, &weight, &bias, self.groups, self.scale)?)
         })

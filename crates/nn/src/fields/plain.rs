@@ -1,7 +1,7 @@
 //! The residual network of ordinary convolutions that Clifford networks are compared with.
 
 use super::refuse;
-use crate::{DeepClone, Module, Parameter, Placement, Result, error::in_layer, layers::Layer};
+use crate::{DeepClone, Module, Parameter, Placement, Result, error::in_layer_of, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, ConvolutionOptions, NormOptions},
@@ -145,7 +145,7 @@ impl PlainResNet {
 
 impl Layer for PlainResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("PlainResNet::forward", || {
+        in_layer_of("PlainResNet::forward", x, || {
             let shape = x.shape().to_vec();
             let rank = shape.len();
             if rank < 4 || shape[0] != self.components {

@@ -3,7 +3,7 @@
 use super::{CliffordConv, G3GroupNorm};
 use crate::{
     DeepClone, Module, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::Tensor;
@@ -109,7 +109,7 @@ impl CliffordResNet {
 
 impl Layer for CliffordResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("CliffordResNet::forward", || {
+        in_layer_of("CliffordResNet::forward", x, || {
             let x = self.conv_in1.forward(x)?.gelu()?;
             let x = self.conv_in2.forward(&x)?.gelu()?;
             let x = self.layers.iter().try_fold(x, |x, layer| layer.forward(&x))?;

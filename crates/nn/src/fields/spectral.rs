@@ -2,7 +2,7 @@
 
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -64,7 +64,7 @@ impl CliffordSpectralConvBuilder {
 
 impl Layer for CliffordSpectralConv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("CliffordSpectralConv::forward", || {
+        in_layer_of("CliffordSpectralConv::forward", x, || {
             Ok(fields::clifford_spectral_conv(&self.metric, x, Some(&self.weights.tensor()), &self.options)?)
         })
     }

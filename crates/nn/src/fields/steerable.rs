@@ -3,7 +3,7 @@
 use super::refuse;
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result, Visitor,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{
@@ -167,7 +167,7 @@ impl Module for SteerableConv {
 
 impl Layer for SteerableConv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("SteerableConv::forward", || {
+        in_layer_of("SteerableConv::forward", x, || {
             let bias = match &self.bias {
                 Some(bias) => Some(bias.tensor().reshape([self.channels[1], self.bias_blades.len()])?),
                 None => None,

@@ -3,7 +3,7 @@
 use super::{SteerableConv, SteerablePadding};
 use crate::{
     DeepClone, Module, Placement, Result, Visitor,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{Tensor, fields};
@@ -124,7 +124,7 @@ impl Module for SteerableResNet {
 
 impl Layer for SteerableResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("SteerableResNet::forward", || {
+        in_layer_of("SteerableResNet::forward", x, || {
             let [first, second, third, fourth] = &self.ends;
             let x = fields::cs_mv_gelu(&first.forward(x)?)?;
             let mut x = fields::cs_mv_gelu(&second.forward(&x)?)?;

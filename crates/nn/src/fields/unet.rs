@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     DeepClone, Module, Placement, Result, Visitor,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
     layers::Layer,
 };
 use gradewise_autograd::{Tensor, concat};
@@ -147,7 +147,7 @@ impl G3UNet {
 
 impl Layer for G3UNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("G3UNet::forward", || {
+        in_layer_of("G3UNet::forward", x, || {
             let mut x = self.conv1.forward(x)?;
             let mut passed = vec![x.clone()];
             for step in &self.down {

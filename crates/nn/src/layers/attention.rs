@@ -3,7 +3,7 @@
 use super::{Dropout, Layer, Linear};
 use crate::{
     Builder, DeepClone, Error, Module, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::Tensor;
 use gradewise_kernels::ops::{AttentionOptions, attention::Sequences};
@@ -95,7 +95,7 @@ impl SelfAttention {
     /// # Errors
     /// As [`forward`](Layer::forward); sequences that do not end at the tokens.
     pub fn forward_packed(&self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
-        in_layer("SelfAttention::forward_packed", || self.attend(x, Some(sequences.clone())))
+        in_layer_of("SelfAttention::forward_packed", x, || self.attend(x, Some(sequences.clone())))
     }
 
     fn attend(&self, x: &Tensor, sequences: Option<Sequences>) -> Result<Tensor> {
@@ -108,6 +108,6 @@ impl SelfAttention {
 
 impl Layer for SelfAttention {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("SelfAttention::forward", || self.attend(x, None))
+        in_layer_of("SelfAttention::forward", x, || self.attend(x, None))
     }
 }

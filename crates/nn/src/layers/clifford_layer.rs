@@ -3,7 +3,7 @@
 use super::{Layer, mv_linear::Bias};
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{
     Tensor,
@@ -106,7 +106,7 @@ impl CliffordLayerBuilder {
 
 impl Layer for CliffordLayer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("CliffordLayer::forward", || {
+        in_layer_of("CliffordLayer::forward", x, || {
             let bias = self.linear_bias.tensor();
             let operands = clifford::CliffordLayer {
                 x,

@@ -3,7 +3,7 @@
 use super::Layer;
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::Tensor;
 
@@ -46,7 +46,7 @@ impl LinearBuilder {
 
 impl Layer for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("Linear::forward", || {
+        in_layer_of("Linear::forward", x, || {
             let product = x.matmul(&self.weight.tensor())?;
             match &self.bias {
                 Some(bias) => Ok(product.add(&bias.tensor())?),

@@ -3,7 +3,7 @@
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
 use crate::{
     DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{Tensor, clifford::metric_sgp};
 use gradewise_core::{Algebra, Signature};
@@ -64,7 +64,7 @@ impl MetricProduct {
 
 impl Layer for MetricProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("MetricProduct::forward", || {
+        in_layer_of("MetricProduct::forward", x, || {
             let right = self.normalization.forward(&self.linear_right.forward(x)?)?;
             let product = metric_sgp(&self.metric.tensor(), x, &right, &self.weight.tensor())?;
             Ok(self.linear_left.forward(x)?.add(&product)?.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?)

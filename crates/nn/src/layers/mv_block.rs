@@ -3,7 +3,7 @@
 use super::{Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct};
 use crate::{
     Builder, DeepClone, Module, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{
     Tensor,
@@ -68,7 +68,7 @@ impl MvBlock {
 
 impl Layer for MvBlock {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("MvBlock::forward", || self.run(x, None))
+        in_layer_of("MvBlock::forward", x, || self.run(x, None))
     }
 }
 
@@ -78,7 +78,7 @@ impl MvBlock {
     /// # Errors
     /// As [`forward`](Layer::forward); a residual of another shape than the result's.
     pub fn forward_residual(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
-        in_layer("MvBlock::forward_residual", || self.run(x, Some(residual)))
+        in_layer_of("MvBlock::forward_residual", x, || self.run(x, Some(residual)))
     }
 
     fn run(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {

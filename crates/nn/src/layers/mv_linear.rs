@@ -3,7 +3,7 @@
 use super::Layer;
 use crate::{
     Builder, DeepClone, Error, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
@@ -91,7 +91,7 @@ impl MvLinearBuilder {
 
 impl Layer for MvLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("MvLinear::forward", || {
+        in_layer_of("MvLinear::forward", x, || {
             let bias = self.bias.as_ref().map(Parameter::tensor);
             let bias = bias.as_ref().map(|bias| (bias, self.blades));
             Ok(clifford::mv_linear(&self.algebra, x, &self.weight.tensor(), bias)?)

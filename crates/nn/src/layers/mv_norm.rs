@@ -3,7 +3,7 @@
 use super::Layer;
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
@@ -47,7 +47,7 @@ impl MvNormalizationBuilder {
 
 impl Layer for MvNormalization {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("MvNormalization::forward", || {
+        in_layer_of("MvNormalization::forward", x, || {
             Ok(clifford::mv_normalization(&self.algebra, x, &self.a.tensor())?)
         })
     }
@@ -92,6 +92,8 @@ impl MvLayerNormBuilder {
 
 impl Layer for MvLayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("MvLayerNorm::forward", || Ok(clifford::mv_layer_norm(&self.algebra, x, &self.a.tensor())?))
+        in_layer_of("MvLayerNorm::forward", x, || {
+            Ok(clifford::mv_layer_norm(&self.algebra, x, &self.a.tensor())?)
+        })
     }
 }

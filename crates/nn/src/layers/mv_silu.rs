@@ -3,7 +3,7 @@
 use super::Layer;
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
@@ -49,7 +49,7 @@ impl MvSiluBuilder {
 
 impl Layer for MvSilu {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("MvSilu::forward", || {
+        in_layer_of("MvSilu::forward", x, || {
             Ok(clifford::mv_silu(&self.algebra, x, &self.a.tensor(), &self.b.tensor())?)
         })
     }

@@ -3,7 +3,7 @@
 use super::Layer;
 use crate::{
     Builder, DeepClone, Error, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{Tensor, is_training, training_stream};
 use gradewise_kernels::ops::layer_norm::EPSILON;
@@ -40,7 +40,7 @@ impl LayerNormBuilder {
 
 impl Layer for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("LayerNorm::forward", || {
+        in_layer_of("LayerNorm::forward", x, || {
             Ok(x.layer_norm(Some(&self.weight.tensor()), Some(&self.bias.tensor()), EPSILON)?)
         })
     }
@@ -87,7 +87,7 @@ impl RmsNormBuilder {
 
 impl Layer for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("RmsNorm::forward", || Ok(x.rms_norm(Some(&self.weight.tensor()), self.epsilon)?))
+        in_layer_of("RmsNorm::forward", x, || Ok(x.rms_norm(Some(&self.weight.tensor()), self.epsilon)?))
     }
 }
 

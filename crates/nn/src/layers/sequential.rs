@@ -61,7 +61,9 @@ impl Module for Sequential {
 impl Layer for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.0.iter().enumerate().try_fold(x.clone(), |x, (index, layer)| {
-            layer.forward(&x).map_err(|error| error.in_layer(format!("Sequential::forward, layer {index}")))
+            layer
+                .forward(&x)
+                .map_err(|error| error.in_layer(format!("Sequential::forward, layer {index}"), None))
         })
     }
 }

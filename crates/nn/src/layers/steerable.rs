@@ -3,7 +3,7 @@
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
 use crate::{
     Builder, DeepClone, Module, Parameter, Placement, Result,
-    error::{at_least_one, in_layer},
+    error::{at_least_one, in_layer_of},
 };
 use gradewise_autograd::{
     Tensor,
@@ -139,7 +139,7 @@ impl SteerableProduct {
 
 impl Layer for SteerableProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        in_layer("SteerableProduct::forward", || {
+        in_layer_of("SteerableProduct::forward", x, || {
             if self.fully_connected {
                 return self.forward_fully_connected(x);
             }
