@@ -53,22 +53,19 @@ pub fn copying<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Within [`copying`], the copy of what is at this address: the one made before, or a new one by `make`. `None` outside.
-pub(crate) fn copy_of<T: Clone + 'static>(
-    address: usize,
-    original: impl FnOnce() -> T,
-    make: impl FnOnce() -> T,
-) -> Option<T> {
+/// Within [`copying`], the copy of what `original` holds: the one made before, or a new one by `make`. `None` outside.
+pub(crate) fn copy_of<T: 'static>(original: &Arc<T>, make: impl FnOnce() -> Arc<T>) -> Option<Arc<T>> {
+    let address = Arc::as_ptr(original).addr();
     let earlier = COPIES.with_borrow(|copies| {
         let known = copies.as_ref()?.get(&address);
-        Some(known.and_then(|pair| pair.downcast_ref::<(T, T)>()).map(|(_, copy)| copy.clone()))
+        Some(known.and_then(|pair| pair.downcast_ref::<[Arc<T>; 2]>()).map(|[_, copy]| Arc::clone(copy)))
     })?;
     if let Some(copy) = earlier {
         return Some(copy);
     }
     // Not while the map is borrowed: it may copy parts in turn.
     let copy = make();
-    let pair = Box::new((original(), copy.clone()));
+    let pair = Box::new([Arc::clone(original), Arc::clone(&copy)]);
     COPIES.with_borrow_mut(|copies| copies.as_mut().map(|copies| copies.insert(address, pair)));
     Some(copy)
 }
@@ -87,7 +84,7 @@ pub trait Copied {
 impl<M: Clone + 'static> Copied for Arc<M> {
     fn copied(&self) -> Self {
         let make = || Arc::new(M::clone(self));
-        copy_of(Arc::as_ptr(self).addr(), || Arc::clone(self), make).unwrap_or_else(make)
+        copy_of(self, make).unwrap_or_else(make)
     }
 }
 

@@ -35,13 +35,10 @@ pub struct Parameter {
 impl Clone for Parameter {
     /// Another handle to this parameter; within [`copying`](crate::copying), a handle to its copy.
     fn clone(&self) -> Self {
-        let handle = || Self { slot: Arc::clone(&self.slot), is_trained: self.is_trained };
         // The values are shared until one of the two changes.
-        let copy = || Self {
-            slot: Arc::new(RwLock::new(leaf(self.array(), self.is_trained))),
-            is_trained: self.is_trained,
-        };
-        copy_of(Arc::as_ptr(&self.slot).addr(), handle, copy).unwrap_or_else(handle)
+        let copy = || Arc::new(RwLock::new(leaf(self.array(), self.is_trained)));
+        let slot = copy_of(&self.slot, copy).unwrap_or_else(|| Arc::clone(&self.slot));
+        Self { slot, is_trained: self.is_trained }
     }
 }
 
