@@ -184,7 +184,8 @@ pub fn train<T: Task>(
     out: Option<&Path>,
 ) -> Result<()> {
     let points = grid.points::<T>(resolver)?;
-    let mut record = Record { task: T::NAME.to_owned(), settings: shared::<T>(config, grid)?, runs: Vec::new() };
+    let mut record =
+        Record { task: T::NAME.to_owned(), settings: shared::<T>(config, grid)?, runs: Vec::new() };
     let parent = match out.filter(|out| out.join(RECORD).exists()) {
         Some(out) => {
             let folder = RunFolder::at(out).locked()?;
