@@ -11,7 +11,7 @@ use gradewise_core::Signature;
 use gradewise_kernels::{Array, DType};
 use gradewise_nn::{
     Module, Parameter, Placement,
-    layers::{CliffordLayer, Layer, MvLayerNorm, MvLinear, MvSilu, Sequential, SteerableProduct},
+    layers::{CliffordLayer, DynLayer, Layer, MvLayerNorm, MvLinear, MvSilu, Sequential, SteerableProduct},
     loss::mean_squared_error,
     optim::{Method, Optimizer},
 };
@@ -25,7 +25,7 @@ const CL3: Signature = Signature::CL3;
 struct Energy(Sequential);
 
 impl Energy {
-    fn init(body: impl Layer + 'static, rng: &mut ChaCha8Rng) -> Self {
+    fn init(body: impl Layer + Clone + 'static, rng: &mut ChaCha8Rng) -> Self {
         let place = Placement::new(device(), DType::F64);
         let linear =
             |inputs, outputs, rng: &mut _| MvLinear::new(inputs, outputs, CL3).init(&place, rng).unwrap();
@@ -62,9 +62,9 @@ fn randn(shape: [usize; 3], rng: &mut ChaCha8Rng) -> Tensor {
 }
 
 /// The layers whose fused operators are differentiated twice.
-fn bodies(rng: &mut ChaCha8Rng) -> Vec<(&'static str, Box<dyn Layer>)> {
+fn bodies(rng: &mut ChaCha8Rng) -> Vec<(&'static str, Box<dyn DynLayer>)> {
     let place = Placement::new(device(), DType::F64);
-    let clifford = |normalize, full, rng: &mut _| -> Box<dyn Layer> {
+    let clifford = |normalize, full, rng: &mut _| -> Box<dyn DynLayer> {
         let layer = CliffordLayer::new(WIDTH, CL3).normalize(normalize).fully_connected(full);
         Box::new(layer.init(&place, rng).unwrap())
     };
@@ -73,7 +73,7 @@ fn bodies(rng: &mut ChaCha8Rng) -> Vec<(&'static str, Box<dyn Layer>)> {
         ("CliffordLayer without norm", clifford(false, false, rng)),
         ("CliffordLayer, fully connected", clifford(true, true, rng)),
     ];
-    let gated = |product: SteerableProduct| -> Box<dyn Layer> {
+    let gated = |product: SteerableProduct| -> Box<dyn DynLayer> {
         let silu = MvSilu::new(WIDTH, CL3).init(&place).unwrap();
         let norm = MvLayerNorm::new(WIDTH, CL3).init(&place).unwrap();
         Box::new(Sequential::new().then(silu).then(product).then(norm))
@@ -85,7 +85,8 @@ fn bodies(rng: &mut ChaCha8Rng) -> Vec<(&'static str, Box<dyn Layer>)> {
     bodies
 }
 
-struct Boxed(Box<dyn Layer>);
+#[derive(Clone)]
+struct Boxed(Box<dyn DynLayer>);
 
 impl Module for Boxed {
     fn visit(&self, visitor: &mut gradewise_nn::Visitor<'_>) {

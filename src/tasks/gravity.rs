@@ -275,7 +275,7 @@ const PUBLISHED_SIZE: &[&str] = &[
 
 /// Predicted positions, `[samples, 3, bodies]`.
 fn predict(model: &GravityModel, data: &GravityData) -> gradewise_nn::Result<Vec<f64>> {
-    predict_by(|batch| model.forward(batch), data, EVALUATION_BATCH, &model.placement())
+    predict_by(data, EVALUATION_BATCH, &model.placement(), |batch| model.forward(batch))
 }
 
 #[cfg(test)]

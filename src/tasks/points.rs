@@ -163,7 +163,7 @@ impl<R: Regression> Task for Points<R> {
         Ok(measures.of_samples(errors().map(|error| error * error).collect()))
     }
 
-    fn prediction<'a>(
+    fn program<'a>(
         model: &'a Self::Model,
         _: &TaskConfig<Self>,
         size: PredictionSize<'_>,

@@ -351,8 +351,8 @@ impl CustomOp {
         let inputs: Vec<Tensor> = inputs.into_iter().map(Tensor::new).collect();
         let check = GradcheckOptions::default();
         let references: Vec<&Tensor> = inputs.iter().collect();
-        report.differences += gradcheck(|x| (self.0.reference)(x), &references, &check)?.checked;
-        report.differences += gradgradcheck(|x| (self.0.reference)(x), &references, &check)?.checked;
+        report.differences += gradcheck(&references, &check, |x| (self.0.reference)(x))?.checked;
+        report.differences += gradgradcheck(&references, &check, |x| (self.0.reference)(x))?.checked;
         if *device != Device::Cpu && self.0.forward.dtypes().contains(&DType::F64) {
             let inputs = inputs
                 .iter()
@@ -360,7 +360,7 @@ impl CustomOp {
                 .collect::<Result<Vec<_>>>()?;
             let references: Vec<&Tensor> = inputs.iter().collect();
             report.differences +=
-                gradcheck(|x| self.apply(&x.iter().collect::<Vec<_>>()), &references, &check)?.checked;
+                gradcheck(&references, &check, |x| self.apply(&x.iter().collect::<Vec<_>>()))?.checked;
         }
         Ok(report)
     }

@@ -85,6 +85,14 @@ pub enum Error {
         /// Dtype and device of the input.
         expected: String,
     },
+    /// A backward rule gave an operator operands that it refused.
+    #[error("backward of `{operation}`: {source}")]
+    Backward {
+        /// The operation.
+        operation: &'static str,
+        /// What was refused.
+        source: Box<Error>,
+    },
     /// A gradient or a tangent that the caller gave is not of the shape, dtype and device of its tensor.
     #[error(
         "{what} is {actual}, its tensor is {expected}; reshape it, or convert it with cast and to_device"
@@ -207,6 +215,25 @@ impl From<gradewise_core::Error> for Error {
 }
 
 impl Error {
+    /// Whether operands were refused, for their shapes, dtypes, devices or values: a mistake of the caller, not a failure of the system.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Kernel(error) => error.is_refusal(),
+            Self::Argument { .. } | Self::Backward { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// This error of the backward rule of `operation`, named by it.
+    pub(crate) fn in_backward(self, operation: &'static str) -> Self {
+        match self {
+            // Checkpoints run backward passes within backward rules: the innermost operation is the one at fault.
+            error @ Self::Backward { .. } => error,
+            error if error.is_refusal() => Self::Backward { operation, source: Box::new(error) },
+            error => error,
+        }
+    }
+
     /// An error of another kind, so that functions which are given to this crate can fail in their own way.
     ///
     /// ```

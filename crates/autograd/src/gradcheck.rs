@@ -113,7 +113,7 @@ impl fmt::Display for GradcheckReport {
 /// use gradewise_kernels::Device;
 ///
 /// let x = Tensor::from_slice(&[0.3f64, -0.8, 1.7], [3], &Device::Cpu)?;
-/// let report = gradcheck(|inputs| inputs[0].sin()?.mul(&inputs[0]), &[&x], &GradcheckOptions::default())?;
+/// let report = gradcheck(&[&x], &GradcheckOptions::default(), |inputs| inputs[0].sin()?.mul(&inputs[0]))?;
 /// assert_eq!(report.checked, 3);
 /// # Ok::<(), gradewise_autograd::Error>(())
 /// ```
@@ -122,9 +122,9 @@ impl fmt::Display for GradcheckReport {
 /// [`Error::GradientMismatch`] with the element that deviates most; [`Error::IllConditioned`]; [`Error::Argument`] for inputs other than f64 or a
 /// function that is not deterministic; whatever the function returns.
 pub fn gradcheck(
-    function: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     options: &GradcheckOptions,
+    function: impl Fn(&[Tensor]) -> Result<Tensor>,
 ) -> Result<GradcheckReport> {
     const NAME: &str = "gradcheck";
     options.validate()?;
@@ -229,9 +229,9 @@ const ERRORS: f64 = 4.0;
 /// # Errors
 /// As [`gradcheck`], where the last input of a reported deviation is the direction; [`Error::ReexpressionMismatch`].
 pub fn gradgradcheck(
-    function: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     options: &GradcheckOptions,
+    function: impl Fn(&[Tensor]) -> Result<Tensor>,
 ) -> Result<GradcheckReport> {
     options.validate()?;
     let leaves: Vec<Tensor> = inputs.iter().map(|input| input.requires_grad()).collect();
@@ -275,7 +275,7 @@ pub fn gradgradcheck(
     };
     let mut all = inputs.to_vec();
     all.push(&direction);
-    gradcheck(flat, &all, options)
+    gradcheck(&all, options, flat)
 }
 
 /// All positions below `count`, or `samples` of them at random, ascending.

@@ -17,7 +17,7 @@ use crate::{BackwardOptions, Error, Result, Tensor, add_n, grad, mode, tensor::r
 ///
 /// let x = Tensor::from_slice(&[2.0, 3.0], [2], &Device::Cpu)?;
 /// let v = Tensor::from_slice(&[1.0, 10.0], [2], &Device::Cpu)?;
-/// let (y, along) = jvp(|x| x[0].square(), &[&x], &[&v])?;
+/// let (y, along) = jvp(&[&x], &[&v], |x| x[0].square())?;
 /// assert_eq!(y.to_vec::<f64>()?, [4.0, 9.0]);
 /// assert_eq!(along.to_vec::<f64>()?, [4.0, 60.0]);
 /// # Ok::<(), gradewise_autograd::Error>(())
@@ -27,9 +27,9 @@ use crate::{BackwardOptions, Error, Result, Tensor, add_n, grad, mode, tensor::r
 /// [`Error::Argument`] for another number of tangents than of inputs; a tangent of another shape, dtype or device than its input; an
 /// operation without second derivatives; whatever the function returns.
 pub fn jvp(
-    function: impl FnOnce(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     tangents: &[&Tensor],
+    function: impl FnOnce(&[Tensor]) -> Result<Tensor>,
 ) -> Result<(Tensor, Tensor)> {
     const NAME: &str = "jvp";
     if inputs.len() != tangents.len() {

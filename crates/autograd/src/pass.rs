@@ -230,7 +230,7 @@ impl<'a> Pass<'a> {
                 // A rule that adds to earlier gradients returns a sum, which is neither recorded nor what observers compare.
                 let adds = !mode::is_grad_enabled() && !observe::is_watched();
                 let context = if adds { context.with_earlier(&take) } else { context };
-                (self.rule)(node, &context, &gradient)?
+                (self.rule)(node, &context, &gradient).map_err(|error| error.in_backward(operation))?
             };
             drop(within);
             began.backward(node, &gradients)?;

@@ -196,8 +196,8 @@ impl Entry {
         }
         let inputs: Vec<&Tensor> = inputs.iter().collect();
         let report = match order {
-            Order::First => gradcheck(|inputs| sample.run(inputs), &inputs, options),
-            Order::Second => gradgradcheck(|inputs| sample.run(inputs), &inputs, options),
+            Order::First => gradcheck(&inputs, options, |inputs| sample.run(inputs)),
+            Order::Second => gradgradcheck(&inputs, options, |inputs| sample.run(inputs)),
         };
         Ok(report?.checked)
     }

@@ -127,8 +127,8 @@ fn couplings_have_first_and_second_derivatives() {
         };
         let inputs = [draw(a), draw(b)];
         let of = |x: &[Tensor]| traceless_coupling([a, b], c, &x[0], &x[1]);
-        gradcheck(of, &[&inputs[0], &inputs[1]], &GradcheckOptions::default()).unwrap();
-        gradgradcheck(of, &[&inputs[0], &inputs[1]], &GradcheckOptions::default()).unwrap();
+        gradcheck(&[&inputs[0], &inputs[1]], &GradcheckOptions::default(), of).unwrap();
+        gradgradcheck(&[&inputs[0], &inputs[1]], &GradcheckOptions::default(), of).unwrap();
     }
 }
 

@@ -490,6 +490,43 @@ fn functions_with_gradients_that_do_not_fit_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// Its rule adds tensors that do not broadcast.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Mistaken;
+
+impl Operation for Mistaken {
+    const NAME: &'static str = "mistaken";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const OPERANDS: &'static [Operand] = &[Operand::array("a")];
+
+    fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(Vec::new())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::square(&inputs[0])?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.add(&Tensor::ones([2], DType::F64, &CPU)?)?)])
+    }
+}
+
+/// Also from within a checkpoint, whose backward pass runs that of the operation.
+#[test]
+fn a_rule_that_fails_names_its_operation() -> Result<()> {
+    let a = leaf(&[1.0, 2.0, 3.0]);
+    let plain = Tensor::apply(Mistaken, &[&a])?;
+    let kept = checkpoint(&[&a], |x| Tensor::apply(Mistaken, &[&x[0]]))?;
+    for y in [plain, kept] {
+        let message = y.sum_all()?.backward().unwrap_err().to_string();
+        assert!(message.starts_with("backward of `mistaken`: add: "), "{message}");
+        assert!(message.contains("[3]") && message.contains("[2]"), "{message}");
+    }
+    Ok(())
+}
+
 /// 3·x, whose rule adds to the gradients that `x` has so far, if there are at most two.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Thrice {

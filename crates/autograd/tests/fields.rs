@@ -37,9 +37,9 @@ fn check(name: &str, function: impl Fn(&[Tensor]) -> Result<Tensor>, shapes: &[&
         shapes.iter().enumerate().map(|(at, shape)| random(shape, 7 + at as u64)).collect();
     let inputs: Vec<&Tensor> = inputs.iter().collect();
     let options = GradcheckOptions { samples: 12, ..GradcheckOptions::default() };
-    gradcheck(&function, &inputs, &options).unwrap_or_else(|error| panic!("{name}: {error}"));
+    gradcheck(&inputs, &options, &function).unwrap_or_else(|error| panic!("{name}: {error}"));
     let options = GradcheckOptions { samples: 6, relative: 1e-5, absolute: 1e-7, ..options };
-    gradgradcheck(&function, &inputs, &options)
+    gradgradcheck(&inputs, &options, &function)
         .unwrap_or_else(|error| panic!("{name}, second order: {error}"));
 }
 

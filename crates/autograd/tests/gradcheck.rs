@@ -54,10 +54,10 @@ const RIGHT: Cube = Cube { wrong: None, factor: 1.0, wrong_reexpression: false }
 fn a_right_backward_passes() {
     let x = random(&[3, 5], 1);
     let apply = |x: &[Tensor]| Tensor::apply(RIGHT, &[&x[0]]);
-    let report = gradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap();
+    let report = gradcheck(&[&x], &GradcheckOptions::default(), apply).unwrap();
     assert_eq!(report.checked, 15);
     assert!(report.to_string().contains("15 elements agree"), "{report}");
-    assert_eq!(gradgradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap().checked, 30);
+    assert_eq!(gradgradcheck(&[&x], &GradcheckOptions::default(), apply).unwrap().checked, 30);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn one_wrong_element_is_named_with_both_values() {
     for factor in [0.0, -1.0, 1.001, f64::NAN, f64::INFINITY] {
         let wrong = Cube { wrong: Some(7), factor, ..RIGHT };
         let function = |inputs: &[Tensor]| inputs[0].add(&Tensor::apply(wrong, &[&inputs[1]])?);
-        let error = gradcheck(function, &[&x, &y], &GradcheckOptions::default()).unwrap_err();
+        let error = gradcheck(&[&x, &y], &GradcheckOptions::default(), function).unwrap_err();
         let Error::GradientMismatch { deviation, checked } = &error else { panic!("{error}") };
         assert_eq!((deviation.input, &deviation.element[..], *checked), (1, &[1, 2][..], 30));
         assert!((deviation.analytic - deviation.numeric * factor).abs() < 1e-6 || !factor.is_finite());
@@ -80,8 +80,8 @@ fn a_wrong_second_derivative_is_caught() {
     let x = random(&[4], 3);
     let wrong = Cube { wrong_reexpression: true, ..RIGHT };
     let function = |x: &[Tensor]| Tensor::apply(wrong, &[&x[0]]);
-    assert!(gradcheck(function, &[&x], &GradcheckOptions::default()).is_ok());
-    let error = gradgradcheck(function, &[&x], &GradcheckOptions::default()).unwrap_err();
+    assert!(gradcheck(&[&x], &GradcheckOptions::default(), function).is_ok());
+    let error = gradgradcheck(&[&x], &GradcheckOptions::default(), function).unwrap_err();
     let Error::ReexpressionMismatch { input: 0, element, plain, recorded } = &error else {
         panic!("{error}")
     };
@@ -114,7 +114,7 @@ fn a_wrong_rule_of_second_order_is_caught() {
     }
     let x = random(&[4], 3);
     let error =
-        gradgradcheck(|x| Tensor::apply(Frozen, &[&x[0]]), &[&x], &GradcheckOptions::default()).unwrap_err();
+        gradgradcheck(&[&x], &GradcheckOptions::default(), |x| Tensor::apply(Frozen, &[&x[0]])).unwrap_err();
     assert!(matches!(error, Error::GradientMismatch { .. }), "{error}");
 }
 
@@ -122,10 +122,10 @@ fn a_wrong_rule_of_second_order_is_caught() {
 fn a_missing_gradient_is_caught() {
     let x = random(&[4], 4);
     let detached = |x: &[Tensor]| x[0].detach().mul(&x[0]);
-    let error = gradcheck(detached, &[&x], &GradcheckOptions::default()).unwrap_err();
+    let error = gradcheck(&[&x], &GradcheckOptions::default(), detached).unwrap_err();
     assert!(matches!(error, Error::GradientMismatch { .. }), "{error}");
     let constant = |x: &[Tensor]| x[0].detach().square();
-    let error = gradcheck(constant, &[&x], &GradcheckOptions::default()).unwrap_err();
+    let error = gradcheck(&[&x], &GradcheckOptions::default(), constant).unwrap_err();
     assert!(matches!(error, Error::GradientMismatch { .. }), "{error}");
 }
 
@@ -134,17 +134,17 @@ fn large_inputs_are_sampled_reproducibly() {
     let x = random(&[1000], 5);
     let options = GradcheckOptions { samples: 20, ..GradcheckOptions::default() };
     let function = |x: &[Tensor]| x[0].sin();
-    let report = gradcheck(function, &[&x], &options).unwrap();
+    let report = gradcheck(&[&x], &options, function).unwrap();
     assert_eq!(report.checked, 20);
-    assert_eq!(gradcheck(function, &[&x], &options).unwrap(), report);
-    let other = gradcheck(function, &[&x], &GradcheckOptions { seed: 9, ..options }).unwrap();
+    assert_eq!(gradcheck(&[&x], &options, function).unwrap(), report);
+    let other = gradcheck(&[&x], &GradcheckOptions { seed: 9, ..options }, function).unwrap();
     assert_ne!(other.worst, report.worst);
 }
 
 #[test]
 fn what_cannot_be_checked_is_refused() {
     let x = Tensor::ones([3], DType::F32, &CPU).unwrap();
-    let error = gradcheck(|x| x[0].sin(), &[&x], &GradcheckOptions::default()).unwrap_err().to_string();
+    let error = gradcheck(&[&x], &GradcheckOptions::default(), |x| x[0].sin()).unwrap_err().to_string();
     assert!(error.contains("input 0 is f32") && error.contains("f64"), "{error}");
 
     let calls = std::cell::Cell::new(0.0);
@@ -153,7 +153,7 @@ fn what_cannot_be_checked_is_refused() {
         x[0].mul_scalar(calls.get())
     };
     let error =
-        gradcheck(drifting, &[&random(&[3], 6)], &GradcheckOptions::default()).unwrap_err().to_string();
+        gradcheck(&[&random(&[3], 6)], &GradcheckOptions::default(), drifting).unwrap_err().to_string();
     assert!(error.contains("different results"), "{error}");
 }
 
@@ -178,8 +178,8 @@ fn a_function_without_second_derivative_says_so() {
     }
     let x = random(&[3], 7);
     let apply = |x: &[Tensor]| Tensor::apply(Once, &[&x[0]]);
-    gradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap();
-    let error = gradgradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap_err();
+    gradcheck(&[&x], &GradcheckOptions::default(), apply).unwrap();
+    let error = gradgradcheck(&[&x], &GradcheckOptions::default(), apply).unwrap_err();
     assert!(matches!(error, Error::NotTwiceDifferentiable { operation: "once" }), "{error}");
 }
 
@@ -223,11 +223,9 @@ fn near_a_null_cone_a_right_gradient_is_not_accused_and_a_wrong_one_does_not_pas
         for side in [-1.0, 1.0] {
             let x = Tensor::from_slice(&[0.7 + side * 10f64.powi(-power), 0.7], [2], &CPU).unwrap();
             let check = |factor| {
-                gradcheck(
-                    |x| Tensor::apply(PlaneNorm { factor }, &[&x[0]]),
-                    &[&x],
-                    &GradcheckOptions::default(),
-                )
+                gradcheck(&[&x], &GradcheckOptions::default(), |x| {
+                    Tensor::apply(PlaneNorm { factor }, &[&x[0]])
+                })
             };
             match check(1.0) {
                 Ok(report) => assert_eq!(report.checked, 2),
@@ -257,8 +255,8 @@ fn options_that_compare_nothing_are_refused() {
     ] {
         let x = random(&[2], 1);
         for error in [
-            gradcheck(|x| x[0].square(), &[&x], &options).unwrap_err(),
-            gradgradcheck(|x| x[0].square(), &[&x], &options).unwrap_err(),
+            gradcheck(&[&x], &options, |x| x[0].square()).unwrap_err(),
+            gradgradcheck(&[&x], &options, |x| x[0].square()).unwrap_err(),
         ] {
             assert!(error.to_string().contains(part), "{part}: {error}");
         }

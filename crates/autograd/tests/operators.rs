@@ -116,7 +116,7 @@ fn first_derivatives() {
         let inputs = inputs(case, 1);
         let inputs = inputs.iter().collect::<Vec<_>>();
         let report =
-            passes(case, "gradcheck", gradcheck(case.operator, &inputs, &GradcheckOptions::default()));
+            passes(case, "gradcheck", gradcheck(&inputs, &GradcheckOptions::default(), case.operator));
         assert!(report.checked > 0);
     }
 }
@@ -128,7 +128,7 @@ fn second_derivatives() {
         let inputs = inputs(case, 2);
         let inputs = inputs.iter().collect::<Vec<_>>();
         let squared = |x: &[Tensor]| (case.operator)(x)?.square();
-        passes(case, "gradgradcheck", gradgradcheck(squared, &inputs, &GradcheckOptions::default()));
+        passes(case, "gradgradcheck", gradgradcheck(&inputs, &GradcheckOptions::default(), squared));
     }
 }
 
@@ -286,16 +286,16 @@ fn a_derivative_along_a_direction_has_its_edges() -> Result<()> {
     let x = Tensor::from_slice(&[0.5, -1.0], [2], &CPU)?;
     let v = Tensor::from_slice(&[2.0, 3.0], [2], &CPU)?;
     // Without gradients around it, and of a function that does not depend on what it is given.
-    let (y, along) = no_grad(|| jvp(|x| x[0].exp()?.sum_all(), &[&x], &[&v]))?;
+    let (y, along) = no_grad(|| jvp(&[&x], &[&v], |x| x[0].exp()?.sum_all()))?;
     assert_eq!(y.item()?, 0.5f64.exp() + (-1f64).exp());
     assert!((along.item()? - (2.0 * 0.5f64.exp() + 3.0 * (-1f64).exp())).abs() < 1e-15);
     assert!(!y.is_grad_required() && !along.is_grad_required());
-    let constant = jvp(|_| Tensor::ones([3], DType::F64, &CPU), &[&x], &[&v])?;
+    let constant = jvp(&[&x], &[&v], |_| Tensor::ones([3], DType::F64, &CPU))?;
     assert_eq!(constant.1.to_vec::<f64>()?, [0.0; 3]);
     // One input of several that is not used adds nothing.
-    let (_, along) = jvp(|x| x[1].mul_scalar(3.0), &[&x, &x], &[&v, &v])?;
+    let (_, along) = jvp(&[&x, &x], &[&v, &v], |x| x[1].mul_scalar(3.0))?;
     assert_eq!(along.to_vec::<f64>()?, [6.0, 9.0]);
-    let refused = |tangents: &[&Tensor]| jvp(|x| x[0].square(), &[&x], tangents).unwrap_err().to_string();
+    let refused = |tangents: &[&Tensor]| jvp(&[&x], tangents, |x| x[0].square()).unwrap_err().to_string();
     assert!(refused(&[]).contains("0 tangents for 1 inputs"));
     assert!(refused(&[&Tensor::ones([3], DType::F64, &CPU)?]).contains("jvp"));
     Ok(())

@@ -102,7 +102,7 @@ fn derivatives_along_directions_are_those_of_both_passes() {
                 .collect();
             let (references, along) =
                 (inputs.iter().collect::<Vec<_>>(), tangents.iter().collect::<Vec<_>>());
-            let (value, derivative) = jvp(|x| sample.run(x), &references, &along).unwrap();
+            let (value, derivative) = jvp(&references, &along, |x| sample.run(x)).unwrap();
             assert_eq!((derivative.shape(), derivative.dtype()), (value.shape(), value.dtype()), "{sample}");
             // Central differences of a conversion to fewer digits measure its rounding, not its derivative.
             if value.dtype() != DType::F64 {

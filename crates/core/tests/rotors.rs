@@ -61,6 +61,22 @@ fn components<A: TypeLevel, const N: usize>() -> impl Strategy<Value = Multivect
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
+    /// −R is a rotor of the same action, and `shortest` chooses one of the two, whichever it is given.
+    #[test]
+    fn both_signs_act_alike_and_have_one_shortest(b in closed_form_bivector(), scale in 0.0..6.0f64) {
+        let rotor = Rotor::exp(&b.scaled(&scale))?;
+        let negative = -&rotor;
+        prop_assert!((negative.as_multivector().plus(rotor.as_multivector())?).coefficients().iter().all(|c| *c == 0.0));
+        let x = b.algebra().vector(&vec![0.7; b.algebra().dimension()])?;
+        assert_close(&negative.apply(&x)?, &rotor.apply(&x)?, 1e-15);
+        let shortest = rotor.shortest();
+        prop_assert!(shortest.as_multivector().scalar_part() >= 0.0);
+        prop_assert!(shortest == rotor || shortest == -rotor.clone());
+        if rotor.as_multivector().scalar_part() != 0.0 {
+            prop_assert_eq!(negative.shortest(), shortest);
+        }
+    }
+
     #[test]
     fn exp_is_its_power_series(b in closed_form_bivector()) {
         assert_close(&b.exp()?, &exp_by_series(&b)?, error_of_series(&b));

@@ -1,13 +1,15 @@
-//! `#[derive(Module)]` and `#[derive(Builder)]`: see `gradewise_nn::Module` and `gradewise_nn::Builder`, where they are re-exported.
+//! `#[derive(Module)]`, `#[derive(DeepClone)]` and `#[derive(Builder)]`, which `gradewise_nn` re-exports.
 #![forbid(unsafe_code)]
 
 mod builder;
+mod deep_clone;
 mod module;
 
 use syn::{DeriveInput, Error, parse_macro_input};
 
-/// Implements `Module` for a struct: each field is visited under its name, parameters as parameters and modules as parts; lists number
-/// their elements, options are visited if they are `Some`.
+/// Implements `Module` for a struct: each field is visited under its name, parameters as parameters and modules as parts; lists, arrays and
+/// tuples number their elements, maps name them by their keys in ascending order, options are visited if they are `Some`, `PhantomData`
+/// holds nothing. Type parameters get the bounds that their fields need.
 ///
 /// - `#[module(skip)]` on a field that holds no parameters;
 /// - `#[module(rename = "norm1")]` for another name than the field's;
@@ -19,6 +21,17 @@ use syn::{DeriveInput, Error, parse_macro_input};
 pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     module::expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Implements `Clone` for a struct or an enum with parameters, as a deep copy: the copy has parameters of its own with the same values, so
+/// either trains without the other. What shared a parameter within the original shares its copy: tied weights stay tied, and an `Arc` of a
+/// module is copied once for all its handles. Fields with `#[module(skip)]` are cloned, an `Arc` among them as a handle.
+///
+/// `#[derive(Clone)]` instead would copy the layers of a struct, but its own parameters as further handles to those of the original.
+#[proc_macro_derive(DeepClone, attributes(module))]
+pub fn derive_deep_clone(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    deep_clone::expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// Writes the constructor and the setters of a struct of settings. For `SmootherBuilder` that is `Smoother::new`, which returns the

@@ -1,5 +1,6 @@
 //! `#[derive(Module)]`.
 
+use crate::deep_clone::bounded;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use std::collections::HashMap;
@@ -7,14 +8,14 @@ use syn::{Data, DeriveInput, Error, Field, Index, LitStr, Member, Path, Result, 
 
 /// What the attributes of a field say.
 #[derive(Default)]
-struct Options {
-    skip: bool,
+pub struct Options {
+    pub skip: bool,
     flatten: bool,
     rename: Option<LitStr>,
 }
 
 impl Options {
-    fn of(field: &Field) -> Result<Self> {
+    pub fn of(field: &Field) -> Result<Self> {
         let mut options = Self::default();
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("module")) {
             attribute.parse_nested_meta(|meta| {
@@ -34,7 +35,8 @@ impl Options {
     }
 }
 
-fn library(input: &DeriveInput) -> Result<Path> {
+/// The path by which the struct knows the library.
+pub fn library(input: &DeriveInput) -> Result<Path> {
     let mut library: Path = syn::parse_str("::gradewise_nn")?;
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
@@ -55,7 +57,7 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     };
     let library = library(input)?;
     let mut names: HashMap<String, Span> = HashMap::new();
-    let mut visits = Vec::new();
+    let (mut visits, mut bounds) = (Vec::new(), Vec::new());
     for (position, field) in data.fields.iter().enumerate() {
         let options = Options::of(field)?;
         let (member, own) = match &field.ident {
@@ -68,6 +70,7 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
         // Errors about a field's type point to the field.
         let span = field.ty.span();
         if options.flatten {
+            bounds.push((field.ty.clone(), quote!(#library::Module)));
             visits.push(quote_spanned!(span=> #library::Module::visit(&self.#member, visitor);));
             continue;
         }
@@ -78,10 +81,13 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
         if names.insert(name.clone(), at).is_some() {
             return Err(Error::new(at, format!("two fields are visited as `{name}`; rename one of them")));
         }
+        bounds.push((field.ty.clone(), quote!(#library::Part)));
         visits.push(quote_spanned!(span=> #library::Part::report(&self.#member, #name, visitor);));
     }
     let visitor = if visits.is_empty() { quote!(_visitor) } else { quote!(visitor) };
-    let (ident, (generics, arguments, conditions)) = (&input.ident, input.generics.split_for_impl());
+    let ident = &input.ident;
+    let generics = bounded(&input.generics, ident, bounds);
+    let (generics, arguments, conditions) = generics.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
         impl #generics #library::Module for #ident #arguments #conditions {
@@ -122,6 +128,7 @@ mod tests {
             text.contains("impl < L : Layer > gradewise :: nn :: Module for Pair < L > where L : Sync"),
             "{text}"
         );
+        assert!(text.contains("where L : Sync , L : gradewise :: nn :: Part"), "{text}");
         assert!(text.contains("self . 0 , \"0\"") && text.contains("self . 1 , \"1\""), "{text}");
     }
 

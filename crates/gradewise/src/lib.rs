@@ -38,7 +38,7 @@ pub mod prelude {
     };
     pub use crate::kernels::{Array, Device};
     pub use crate::nn::{
-        Module, Parameter, Placement,
+        DeepClone, Module, Parameter, Placement,
         layers::{
             Bias, CliffordLayer, Layer, MvLayerNorm, MvLinear, MvNormalization, MvSilu, Sequential,
             SteerableProduct,

@@ -346,4 +346,20 @@ impl Error {
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory { .. } | Self::DeviceOutOfMemory { .. })
     }
+
+    /// Whether operands were refused, for their shapes, dtypes, devices or values: a mistake of the caller, not a failure of the system.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Core(_)
+                | Self::DeviceMismatch { .. }
+                | Self::UnsupportedDType { .. }
+                | Self::NotContiguous { .. }
+                | Self::Length { .. }
+                | Self::Range { .. }
+                | Self::Axes { .. }
+                | Self::Index { .. }
+                | Self::Argument { .. }
+        )
+    }
 }

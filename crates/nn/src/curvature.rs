@@ -17,7 +17,7 @@ use gradewise_autograd::{BackwardOptions, Tensor, grad};
 /// let at = Tensor::from_slice(&[3.0, 5.0], [2], &Device::Cpu)?;
 /// let direction = Tensor::from_slice(&[1.0, 0.0], [2], &Device::Cpu)?;
 /// let energy = |x: &Tensor| Ok(x.slice(0, 0..1)?.square()?.mul(&x.slice(0, 1..2)?)?.sum_all()?);
-/// let product = hessian_vector_product(energy, &at, &direction)?;
+/// let product = hessian_vector_product(&at, &direction, energy)?;
 /// assert_eq!(product.to_vec::<f64>()?, [10.0, 6.0]);
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```
@@ -25,9 +25,9 @@ use gradewise_autograd::{BackwardOptions, Tensor, grad};
 /// # Errors
 /// [`Error::Argument`] for a direction of another shape, or an energy that does not depend on its argument; those of `energy`.
 pub fn hessian_vector_product(
-    energy: impl Fn(&Tensor) -> Result<Tensor>,
     at: &Tensor,
     direction: &Tensor,
+    energy: impl Fn(&Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
     const OPERATION: &str = "hessian_vector_product";
     if direction.shape() != at.shape() {
@@ -63,13 +63,13 @@ pub fn hessian_vector_product(
 ///
 /// # Errors
 /// As [`hessian_vector_product`].
-pub fn hessian(energy: impl Fn(&Tensor) -> Result<Tensor>, at: &Tensor) -> Result<Vec<f64>> {
+pub fn hessian(at: &Tensor, energy: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<f64>> {
     let count = at.shape().elements();
     let mut rows = Vec::with_capacity(count * count);
     for index in 0..count {
         let unit: Vec<f64> = (0..count).map(|k| f64::from(u8::from(k == index))).collect();
         let unit = gradewise_kernels::Array::from_f64(&unit, at.shape(), at.dtype(), &at.device())?;
-        rows.extend(hessian_vector_product(&energy, at, &Tensor::new(unit))?.array().to_f64_vec()?);
+        rows.extend(hessian_vector_product(at, &Tensor::new(unit), &energy)?.array().to_f64_vec()?);
     }
     let symmetric = |k: usize| (rows[k] + rows[k % count * count + k / count]) / 2.0;
     Ok((0..count * count).map(symmetric).collect())

@@ -1,6 +1,6 @@
 //! Errors of data, files, layers and training.
 
-use std::{io, path::PathBuf};
+use std::{borrow::Cow, io, path::PathBuf, sync::Arc};
 
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,6 +18,16 @@ pub enum Error {
     /// A graph could not be built or differentiated.
     #[error(transparent)]
     Autograd(#[from] gradewise_autograd::Error),
+    /// A layer was given what it cannot take.
+    #[error("{layer}{}: {source}", input.as_ref().map(|shape| format!(" of {shape}")).unwrap_or_default())]
+    Layer {
+        /// The layer and its method, such as `MvLinear::forward`.
+        layer: Cow<'static, str>,
+        /// The shape of its input, if that is one tensor.
+        input: Option<gradewise_core::Shape>,
+        /// What its operators refused.
+        source: Box<Error>,
+    },
     /// An error of user-defined samples, models or measures, made by [`Error::other`].
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
@@ -205,12 +215,12 @@ impl Error {
 
     /// Whether the work was stopped on request ([`stoppable`](gradewise_autograd::stoppable)).
     pub fn is_stopped(&self) -> bool {
-        matches!(self, Self::Autograd(gradewise_autograd::Error::Stopped))
+        matches!(self.cause(), Self::Autograd(gradewise_autograd::Error::Stopped))
     }
 
     /// Whether memory for arrays ran out.
     pub fn is_out_of_memory(&self) -> bool {
-        match self {
+        match self.cause() {
             Self::Kernels(error) | Self::Autograd(gradewise_autograd::Error::Kernel(error)) => {
                 error.is_out_of_memory()
             }
@@ -231,6 +241,7 @@ impl Error {
             | Self::DataSet { .. }
             | Self::NotFinite { .. }
             | Self::Argument { .. } => true,
+            Self::Layer { source, .. } => source.is_input(),
             Self::Core(_)
             | Self::Kernels(_)
             | Self::Autograd(_)
@@ -243,10 +254,110 @@ impl Error {
         }
     }
 
+    /// The error without the layers that it came through, also where an operator of another crate carried it ([`checkpoint`], `gradcheck`).
+    ///
+    /// [`checkpoint`]: gradewise_autograd::checkpoint
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Layer { source, .. } => source.cause(),
+            Self::Autograd(gradewise_autograd::Error::Other(carried)) => {
+                carried.downcast_ref::<Self>().map_or(self, Self::cause)
+            }
+            error => error,
+        }
+    }
+
+    /// Whether operands were refused: a mistake of the caller, not a failure of the system.
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Core(_) | Self::Argument { .. } | Self::Layer { .. } => true,
+            Self::Kernels(error) => error.is_refusal(),
+            Self::Autograd(gradewise_autograd::Error::Other(_)) => {
+                !std::ptr::eq(self.cause(), self) && self.cause().is_refusal()
+            }
+            Self::Autograd(error) => error.is_refusal(),
+            _ => false,
+        }
+    }
+
+    /// This error in the name of the layer whose forward pass it ended, such as `MvLinear::forward`, with the shape of its input if that is one
+    /// tensor, if it refuses operands; other errors are not the layer's, and stay as they are. For layers of one's own that are made of others.
+    ///
+    /// ```
+    /// use gradewise_nn::{DType, Device, Error, Tensor, layers::{Layer, Linear}};
+    /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+    ///
+    /// let readout = Linear::new(3, 1).init(&Device::Cpu, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let x = Tensor::ones([4, 2], DType::F32, &Device::Cpu)?;
+    /// let refused = readout.forward(&x).map_err(|error| error.in_layer("Head::forward", None)).unwrap_err();
+    /// assert!(refused.to_string().starts_with("Head::forward: Linear::forward of [4, 2]: matmul: "), "{refused}");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn in_layer<'a>(
+        self,
+        layer: impl Into<Cow<'static, str>>,
+        input: impl Into<Option<&'a gradewise_core::Shape>>,
+    ) -> Self {
+        if !self.is_refusal() {
+            return self;
+        }
+        let layer = layer.into();
+        match &self {
+            // The layer has named itself.
+            Self::Argument { operation, .. } if *operation == layer => self,
+            _ => Self::Layer { layer, input: input.into().cloned(), source: Box::new(self) },
+        }
+    }
+
     /// Wraps an error of user-defined samples, models or measures.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(error.into())
     }
+}
+
+/// So that functions given to `checkpoint`, `gradcheck` or `jvp` call layers with `?`.
+impl From<Error> for gradewise_autograd::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Autograd(error) => error,
+            Error::Kernels(error) => error.into(),
+            Error::Core(error) => error.into(),
+            error => Self::Other(Arc::new(error)),
+        }
+    }
+}
+
+/// Errors of user-defined samples, models or measures, where their types are erased.
+impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => *error,
+            Err(error) => Self::Other(error),
+        }
+    }
+}
+
+/// A reason in words, of user-defined samples, models or measures.
+impl From<String> for Error {
+    fn from(reason: String) -> Self {
+        Self::other(reason)
+    }
+}
+
+/// Runs the forward pass of a layer; operands that it refuses are refused in the layer's name, such as `MvLinear::forward`. The layer that
+/// the caller called is named first, then those within it.
+pub(crate) fn in_layer<T>(layer: &'static str, forward: impl FnOnce() -> Result<T>) -> Result<T> {
+    forward().map_err(|error| error.in_layer(layer, None))
+}
+
+/// As [`in_layer`], for a layer whose input is one tensor.
+pub(crate) fn in_layer_of<T>(
+    layer: &'static str,
+    input: &gradewise_autograd::Tensor,
+    forward: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    forward().map_err(|error| error.in_layer(layer, input.shape()))
 }
 
 /// Refuses arguments that are zero, naming the first.

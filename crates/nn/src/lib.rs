@@ -6,7 +6,7 @@ extern crate self as gradewise_nn;
 
 // The order of modules:
 //
-// error, metrics
+// copies, error, metrics
 // checkpoint, loss, parameter
 // curvature, ensemble
 // module, symmetry
@@ -17,6 +17,7 @@ extern crate self as gradewise_nn;
 
 pub mod checkpoint;
 pub mod choice;
+mod copies;
 pub mod curvature;
 pub mod data;
 mod ensemble;
@@ -36,9 +37,12 @@ pub mod symmetry;
 pub mod tracks;
 pub mod train;
 
+pub use copies::{Copied, copying};
 pub use ensemble::{Ensemble, Prediction};
 pub use error::{Error, Result};
-pub use gradewise_derive::{Builder, Module};
+pub use gradewise_autograd::Tensor;
+pub use gradewise_derive::{Builder, DeepClone, Module};
+pub use gradewise_kernels::{DType, Device};
 pub use module::{Module, Part, Visitor};
 pub use parameter::{Parameter, Placement};
 pub use predictor::Predictor;

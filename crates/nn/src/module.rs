@@ -2,9 +2,15 @@
 
 use crate::{Error, Parameter, Result};
 use gradewise_kernels::{Array, Shape};
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+};
 
-/// What a field of a struct with `#[derive(Module)]` can be: a [`Parameter`], a [`Module`], or lists and options of them.
+/// What a field of a struct with `#[derive(Module)]` can be: a [`Parameter`], a [`Module`], and lists, arrays, tuples, maps and options of
+/// them; `PhantomData` holds none.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a parameter nor a module",
     note = "mark a field that holds no parameters with #[module(skip)]"
@@ -50,6 +56,50 @@ impl<P: Part, const N: usize> Part for [P; N] {
     }
 }
 
+/// Names the parts by their keys, in the order of the keys.
+impl<K: Ord + fmt::Display, P: Part> Part for BTreeMap<K, P> {
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+        for (key, part) in self {
+            part.report(&format!("{name}.{key}"), visitor);
+        }
+    }
+}
+
+/// Names the parts by their keys, in the order of the keys, so that it is the same in every process.
+impl<K: Ord + fmt::Display, P: Part, S> Part for HashMap<K, P, S> {
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+        let mut parts: Vec<(&K, &P)> = self.iter().collect();
+        parts.sort_by_key(|&(key, _)| key);
+        for (key, part) in parts {
+            part.report(&format!("{name}.{key}"), visitor);
+        }
+    }
+}
+
+/// No part.
+impl<T: ?Sized> Part for PhantomData<T> {
+    fn report(&self, _: &str, _: &mut Visitor<'_>) {}
+}
+
+macro_rules! tuples {
+    ($($($part:ident $index:tt),+;)*) => {$(
+        impl<$($part: Part),+> Part for ($($part,)+) {
+            fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+                $(self.$index.report(&format!("{name}.{}", $index), visitor);)+
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A 0;
+    A 0, B 1;
+    A 0, B 1, C 2;
+    A 0, B 1, C 2, D 3;
+    A 0, B 1, C 2, D 3, E 4;
+    A 0, B 1, C 2, D 3, E 4, F 5;
+}
+
 impl<M: Module + ?Sized> Module for Box<M> {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         (**self).visit(visitor);
@@ -64,8 +114,8 @@ impl<M: Module + ?Sized> Module for Arc<M> {
 
 /// Anything with parameters: a layer, a model.
 ///
-/// Derive it: fields are visited under their names, lists number their elements, and a field without parameters is marked
-/// `#[module(skip)]`.
+/// Derive it: fields are visited under their names, lists and tuples number their elements, maps name them by their keys, and a field
+/// without parameters is marked `#[module(skip)]`. Models that are cloned derive [`DeepClone`](macro@crate::DeepClone) beside it.
 ///
 /// ```
 /// use gradewise_core::{DType, Signature};
@@ -95,6 +145,43 @@ impl<M: Module + ?Sized> Module for Arc<M> {
 /// assert_eq!(names, ["first.weight", "first.bias", "blocks.0.a", "blocks.0.b", "readout.weight"]);
 /// # assert_eq!(net.width, 4);
 /// # Ok::<(), gradewise_nn::Error>(())
+/// ```
+///
+/// Type parameters and maps need nothing more:
+///
+/// ```
+/// use gradewise_nn::Module;
+/// use std::{collections::BTreeMap, marker::PhantomData};
+///
+/// #[derive(Module)]
+/// struct Heads<L, Unit> {
+///     pair: (L, Option<L>),
+///     heads: BTreeMap<String, L>,
+///     unit: PhantomData<Unit>,
+/// }
+/// ```
+///
+/// A field that is neither a part nor skipped does not compile:
+///
+/// ```compile_fail,E0277
+/// use gradewise_nn::Module;
+///
+/// #[derive(Module)]
+/// struct Net {
+///     width: usize,
+/// }
+/// ```
+///
+/// Nor does an enum, whose parts depend on the variant:
+///
+/// ```compile_fail
+/// use gradewise_nn::{Module, layers::Linear};
+///
+/// #[derive(Module)]
+/// enum Either {
+///     One(Linear),
+///     Two(Linear, Linear),
+/// }
 /// ```
 pub trait Module {
     /// Reports every parameter to `visitor`, each under its name.

@@ -1,7 +1,8 @@
 //! Trainable parameters, and their placement: device and dtype.
 
-use crate::{Error, Result};
+use crate::{Error, Result, copies::copy_of};
 use gradewise_autograd::Tensor;
+use gradewise_core::{CliffordAlgebra, Multivector, TypeLevel};
 use gradewise_kernels::{Array, DType, Device, Shape};
 use std::{
     fmt,
@@ -10,7 +11,8 @@ use std::{
 
 /// A trainable array, shared by the layer that uses it and the optimiser that updates it.
 ///
-/// Cloning gives another handle to the same parameter. [`frozen`](Self::frozen) ones have names and are in checkpoints like others, but get
+/// Cloning gives another handle to the same parameter, which is how weights are tied; cloning a layer or a model copies its parameters
+/// ([`copying`](crate::copying)). [`frozen`](Self::frozen) ones have names and are in checkpoints like others, but get
 /// no gradient: running statistics of a normalisation, or weights that are not to be trained.
 ///
 /// ```
@@ -25,10 +27,19 @@ use std::{
 /// assert_eq!(shared.array().to_vec::<f32>()?, [0.0, 1.0]);
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```
-#[derive(Clone)]
 pub struct Parameter {
     slot: Arc<RwLock<Tensor>>,
     is_trained: bool,
+}
+
+impl Clone for Parameter {
+    /// Another handle to this parameter; within [`copying`](crate::copying), a handle to its copy.
+    fn clone(&self) -> Self {
+        // The values are shared until one of the two changes.
+        let copy = || Arc::new(RwLock::new(leaf(self.array(), self.is_trained)));
+        let slot = copy_of(&self.slot, copy).unwrap_or_else(|| Arc::clone(&self.slot));
+        Self { slot, is_trained: self.is_trained }
+    }
 }
 
 impl Parameter {
@@ -199,24 +210,98 @@ impl Placement {
         Ok(Parameter::new(gradewise_kernels::ops::mul_scalar(&values, deviation)?))
     }
 
-    /// A parameter of uniform samples between these bounds.
+    /// A parameter of samples that are uniform between `low` and `high`.
     ///
     /// # Errors
-    /// A dtype the device does not serve, or no memory.
-    pub(crate) fn uniform<R: rand::Rng + ?Sized>(
+    /// [`Error::Argument`] for bounds that are not finite, or in the wrong order; a dtype the device does not serve, or no memory.
+    pub fn uniform<R: rand::Rng + ?Sized>(
         &self,
         shape: impl Into<Shape>,
         (low, high): (f64, f64),
         rng: &mut R,
     ) -> Result<Parameter> {
+        if !(low <= high && (high - low).is_finite()) {
+            return Err(Error::Argument {
+                operation: "initial weights",
+                argument: "bounds",
+                actual: format!("({low}, {high})"),
+                expected: "finite, the lower one first".to_owned(),
+            });
+        }
         let values = Array::uniform(shape, self.dtype, &self.device, rng)?;
         let scaled = gradewise_kernels::ops::mul_scalar(&values, high - low)?;
         Ok(Parameter::new(gradewise_kernels::ops::add_scalar(&scaled, low)?))
     }
 
     /// A parameter filled with `value`.
-    pub(crate) fn filled(&self, shape: impl Into<Shape>, value: f64) -> Result<Parameter> {
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn filled(&self, shape: impl Into<Shape>, value: f64) -> Result<Parameter> {
         Ok(Parameter::new(Array::full(shape, value, self.dtype, &self.device)?))
+    }
+
+    /// A tensor `[blades, rows, features]` without history of the multivectors that `at` gives for each row and feature, rounded to the
+    /// dtype of this placement. [`Tensor::grade`], [`Tensor::blade`] and [`Tensor::to_multivectors`] lead back.
+    ///
+    /// ```
+    /// use gradewise_core::{Blade, Cl3, DType, Multivector};
+    /// use gradewise_kernels::Device;
+    /// use gradewise_nn::Placement;
+    ///
+    /// let place = Placement::new(&Device::Cpu, DType::F64);
+    /// let x = place.multivectors(2, 3, |row, feature| {
+    ///     Multivector::<Cl3, f64>::vector([row as f64, feature as f64, 1.0]) + 7.0
+    /// })?;
+    /// assert_eq!(x.shape().dims(), [8, 2, 3]);
+    /// assert_eq!(x.grade(1)?.shape().dims(), [3, 2, 3]);
+    /// assert_eq!(x.blade(Blade::E2)?.to_vec::<f64>()?, [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+    /// assert_eq!(x.to_multivectors::<Cl3>()?[5], Multivector::vector([1.0, 2.0, 1.0]) + 7.0);
+    /// # Ok::<(), gradewise_nn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn multivectors<A: TypeLevel>(
+        &self,
+        rows: usize,
+        features: usize,
+        at: impl FnMut(usize, usize) -> Multivector<A, f64>,
+    ) -> Result<Tensor> {
+        self.multivectors_in(&A::ALGEBRA, rows, features, at)
+    }
+
+    /// As [`multivectors`](Self::multivectors), of an algebra that is known at run time.
+    ///
+    /// # Errors
+    /// A multivector of another algebra; a dtype the device does not serve, or no memory.
+    pub fn multivectors_in<A: CliffordAlgebra>(
+        &self,
+        algebra: &A,
+        rows: usize,
+        features: usize,
+        mut at: impl FnMut(usize, usize) -> Multivector<A, f64>,
+    ) -> Result<Tensor> {
+        let (signature, blades) = (algebra.signature(), algebra.signature().blade_count());
+        let mut values = vec![0.0; blades * rows * features];
+        for row in 0..rows {
+            for feature in 0..features {
+                let multivector = at(row, feature);
+                let found = multivector.algebra().signature();
+                if found != signature {
+                    return Err(Error::Argument {
+                        operation: "Placement::multivectors_in",
+                        argument: "at",
+                        actual: format!("of {found} in row {row}, feature {feature}"),
+                        expected: format!("a multivector of {signature}"),
+                    });
+                }
+                for (blade, coefficient) in multivector.coefficients().iter().enumerate() {
+                    values[(blade * rows + row) * features + feature] = *coefficient;
+                }
+            }
+        }
+        self.tensor(&values, [blades, rows, features])
     }
 }
 

@@ -15,7 +15,7 @@ pub fn grade_index(algebra: &Algebra, device: &Device) -> Result<Index> {
 }
 
 /// The quadratic form ⟨x̃x⟩ of each grade. Its constants are copied to the device once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct QuadraticForm {
     grades: Index,
     /// The diagonal, `[blades, 1, 1]`.

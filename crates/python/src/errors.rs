@@ -53,6 +53,7 @@ impl Class {
     pub fn of(error: &Error) -> Self {
         match error {
             Error::Kernel(error) => Self::of_kernel(error),
+            Error::Backward { source, .. } => Self::of(source),
             Error::GradientShape { .. } | Error::GivenGradient { .. } | Error::NotScalar { .. } => {
                 Self::Shape
             }

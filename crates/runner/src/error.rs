@@ -137,6 +137,12 @@ impl From<gradewise_nn::Error> for Error {
     }
 }
 
+impl From<gradewise_autograd::Error> for Error {
+    fn from(error: gradewise_autograd::Error) -> Self {
+        gradewise_nn::Error::from(error).into()
+    }
+}
+
 impl From<gradewise_distributed::Error> for Error {
     fn from(error: gradewise_distributed::Error) -> Self {
         Self::Distributed(Box::new(error))

@@ -5,7 +5,7 @@ pub use crate::{
     error::{Error, Result},
     run::RunFolder,
     task::{
-        Argument, Batch, EVALUATION_BATCH, LONG_RUN, Measures, Prediction, PredictionSize, Preset,
+        Argument, Batch, EVALUATION_BATCH, LONG_RUN, Measures, Predicted, Prediction, PredictionSize, Preset,
         SYMMETRY_SAMPLES, Source, Splits, Task, TaskConfig, TrainOption, has, mean_prediction, width,
     },
 };

@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     let (rest, exact_rest) = (relaxed(&learned)?, relaxed(&exact)?);
     let at_rest = batch(&rest)?;
     let energy = |x: &Tensor| Ok(model.energy(x, &at_rest)?.sum_all()?);
-    let modes = frequencies(hessian(energy, &at_rest.positions)?);
+    let modes = frequencies(hessian(&at_rest.positions, energy)?);
     let exact_modes = frequencies(differences(&exact, &exact_rest)?);
     println!("mode  learned  exact");
     for (mode, (learned, exact)) in modes.iter().zip(&exact_modes).enumerate() {

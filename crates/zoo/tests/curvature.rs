@@ -45,7 +45,7 @@ impl System {
         let batch = self.batch(&self.positions);
         let direction = Tensor::from_slice(direction, [3, PARTICLES], &Device::Cpu).unwrap();
         let energy = |x: &Tensor| Ok(self.model.energy(x, &batch)?.sum_all()?);
-        let product = hessian_vector_product(energy, &batch.positions, &direction).unwrap();
+        let product = hessian_vector_product(&batch.positions, &direction, energy).unwrap();
         product.array().to_f64_vec().unwrap()
     }
 }
@@ -101,7 +101,7 @@ fn shifts_cost_nothing_and_turns_turn_the_forces() {
 fn the_hessian_is_symmetric_and_made_of_products() {
     let system = System::new();
     let batch = system.batch(&system.positions);
-    let whole = hessian(|x| Ok(system.model.energy(x, &batch)?.sum_all()?), &batch.positions).unwrap();
+    let whole = hessian(&batch.positions, |x| Ok(system.model.energy(x, &batch)?.sum_all()?)).unwrap();
     let direction: Vec<f64> = (0..NUMBERS).map(|k| (k as f64).sin()).collect();
     let product = system.product(&direction);
     for row in 0..NUMBERS {
@@ -115,11 +115,11 @@ fn the_hessian_is_symmetric_and_made_of_products() {
 fn what_has_no_curvature_says_so() {
     let at = Tensor::from_slice(&[1.0, 2.0], [2], &Device::Cpu).unwrap();
     let direction = Tensor::from_slice(&[1.0, 1.0], [2], &Device::Cpu).unwrap();
-    let linear = hessian_vector_product(|x| Ok(x.sum_all()?), &at, &direction).unwrap();
+    let linear = hessian_vector_product(&at, &direction, |x| Ok(x.sum_all()?)).unwrap();
     assert_eq!(linear.to_vec::<f64>().unwrap(), [0.0, 0.0]);
     let constant = |_: &Tensor| Ok(Tensor::from_slice(&[1.0], [], &Device::Cpu)?);
-    assert!(hessian_vector_product(constant, &at, &direction).is_err());
+    assert!(hessian_vector_product(&at, &direction, constant).is_err());
     let other = Tensor::from_slice(&[1.0], [1], &Device::Cpu).unwrap();
-    let message = hessian_vector_product(|x| Ok(x.sum_all()?), &at, &other).unwrap_err().to_string();
+    let message = hessian_vector_product(&at, &other, |x| Ok(x.sum_all()?)).unwrap_err().to_string();
     assert!(message.contains("[2]"), "{message}");
 }

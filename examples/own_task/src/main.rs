@@ -3,21 +3,22 @@
 //! ```text
 //! cargo run --release -- train area
 //! cargo run --release -- eval --checkpoint runs/area-1/checkpoint.safetensors
+//! cargo run --release -- infer --checkpoint runs/area-1/checkpoint.safetensors --input pairs.npy --output areas.npy
 //! ```
 
 use gradewise::{
-    core::Signature,
     nn::{
         Result as NnResult,
-        layers::{Layer, Sequential, SteerableProduct},
+        data::npy::NpyArray,
         loss::mean_squared_error,
         symmetry::{Isometry, relative_distance},
     },
+    prelude::*,
     runner::{Program, prelude::*},
 };
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
     Program::new().about("Learns the areas of parallelograms").task::<Area>().main()
@@ -50,15 +51,15 @@ struct ModelSettings {
 }
 
 /// The two vectors of each sample.
-struct Parallelograms(Vec<[[f64; 3]; 2]>);
+struct Pairs(Vec<[[f64; 3]; 2]>);
 
-fn squared_area([a, b]: [[f64; 3]; 2]) -> f64 {
-    let dot = |x: [f64; 3], y: [f64; 3]| x[0] * y[0] + x[1] * y[1] + x[2] * y[2];
-    dot(a, a) * dot(b, b) - dot(a, b).powi(2)
+fn squared_area(pair: [[f64; 3]; 2]) -> f64 {
+    let [a, b] = pair.map(Multivector::<Cl3, f64>::vector);
+    (a ^ b).squared_norm()
 }
 
-impl Samples for Parallelograms {
-    /// Multivectors `[8, samples, 2]`, the vectors in their blades e1, e2 and e3; squared areas `[1, samples, 1]`.
+impl Samples for Pairs {
+    /// Multivectors `[8, samples, 2]`, the vectors in their blades e1, e2 and e3; squared areas `[samples, 1]`.
     type Batch = (Tensor, Tensor);
 
     fn len(&self) -> usize {
@@ -66,29 +67,19 @@ impl Samples for Parallelograms {
     }
 
     fn batch(&self, indices: &[usize], place: &Placement) -> NnResult<Self::Batch> {
-        let (count, mut x) = (indices.len(), vec![0.0; 8 * indices.len() * 2]);
-        for (row, &index) in indices.iter().enumerate() {
-            for (feature, vector) in self.0[index].iter().enumerate() {
-                for (axis, component) in vector.iter().enumerate() {
-                    x[((1 + axis) * count + row) * 2 + feature] = *component;
-                }
-            }
-        }
+        let vector =
+            |row: usize, feature: usize| Multivector::<Cl3, f64>::vector(self.0[indices[row]][feature]);
         let y: Vec<f64> = indices.iter().map(|&index| squared_area(self.0[index])).collect();
-        Ok((place.tensor(&x, [8, count, 2])?, place.tensor(&y, [1, count, 1])?))
+        Ok((place.multivectors(indices.len(), 2, vector)?, place.tensor(&y, [indices.len(), 1])?))
     }
 }
 
-/// What a model predicts: the scalar part of its output, `[1, samples, 1]`.
-fn predict(model: &Sequential, x: &Tensor) -> NnResult<Tensor> {
-    Ok(model.forward(x)?.slice(0, 0..1)?)
-}
-
-/// The predictions for all samples.
-fn all(model: &Sequential, data: &Parallelograms, place: &Placement) -> NnResult<Vec<f64>> {
+/// The predictions for all samples: the scalar parts of what the model makes of them.
+fn all(model: &Sequential, data: &Pairs, place: &Placement) -> NnResult<Vec<f64>> {
     let mut areas = Vec::new();
     for_each_batch(data, EVALUATION_BATCH, place, |(x, _)| {
-        areas.extend(no_grad(|| predict(model, x))?.array().to_f64_vec()?);
+        let y = no_grad(|| model.forward(x))?.blade(Blade::SCALAR)?;
+        areas.extend(y.array().to_f64_vec()?);
         Ok(())
     })?;
     Ok(areas)
@@ -102,7 +93,7 @@ impl Task for Area {
     const GROUP: &'static str = "rotations and reflections";
     type DataConfig = DataSettings;
     type ModelConfig = ModelSettings;
-    type Data = Parallelograms;
+    type Data = Pairs;
     type Model = Sequential;
 
     fn defaults() -> TaskConfig<Self> {
@@ -112,11 +103,11 @@ impl Task for Area {
         Config { data, model: ModelSettings { hidden: 8 }, train, runtime: Runtime::default() }
     }
 
-    fn load(config: &DataSettings, split: Split) -> Result<Parallelograms> {
+    fn load(config: &DataSettings, split: Split) -> Result<Pairs> {
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
         rng.set_stream(split as u64);
         let mut vector = || [(); 3].map(|()| rng.random_range(-1.0..1.0));
-        Ok(Parallelograms((0..config.splits.of(split)).map(|_| [vector(), vector()]).collect()))
+        Ok(Pairs((0..config.splits.of(split)).map(|_| [vector(), vector()]).collect()))
     }
 
     fn init(model: &ModelSettings, place: &Placement, rng: &mut ChaCha8Rng) -> NnResult<Sequential> {
@@ -126,10 +117,10 @@ impl Task for Area {
     }
 
     fn loss(model: &Sequential, (x, y): &(Tensor, Tensor)) -> NnResult<Tensor> {
-        mean_squared_error(&predict(model, x)?, y)
+        mean_squared_error(&model.forward(x)?.blade(Blade::SCALAR)?, y)
     }
 
-    fn measure(models: &[&Sequential], data: &Parallelograms, place: &Placement) -> NnResult<Measures> {
+    fn measure(models: &[&Sequential], data: &Pairs, place: &Placement) -> NnResult<Measures> {
         let found = mean_prediction(models, |model| all(model, data, place))?;
         let truth: Vec<f64> = data.0.iter().map(|pair| squared_area(*pair)).collect();
         let squares: f64 = found.iter().zip(&truth).map(|(a, b)| (a - b).powi(2)).sum();
@@ -137,14 +128,20 @@ impl Task for Area {
         Ok(mse.and("relative", "relative error", relative_distance(&found, &truth)))
     }
 
-    fn asymmetry(
-        model: &Sequential,
-        data: &Parallelograms,
-        place: &Placement,
-        rng: &mut ChaCha8Rng,
-    ) -> NnResult<f64> {
+    /// Pairs of vectors in a .npy file `[samples, 2, 3]`.
+    fn read(path: &Path, _: &TaskConfig<Self>) -> Result<Pairs> {
+        let array = NpyArray::read(path)?;
+        array.expect_shape(path, &[None, Some(2), Some(3)], "samples, then two vectors of x y z")?;
+        Ok(Pairs(array.values.as_chunks().0.as_chunks().0.to_vec()))
+    }
+
+    fn predict(model: &Sequential, data: &Pairs, place: &Placement) -> Result<Predicted> {
+        Ok(Predicted { shape: vec![data.len()], values: all(model, data, place)? })
+    }
+
+    fn asymmetry(model: &Sequential, data: &Pairs, place: &Placement, rng: &mut ChaCha8Rng) -> NnResult<f64> {
         let mut turned = data.0.clone();
         Isometry::random(Signature::CL3, 3, rng)?.apply_all(turned.as_flattened_mut().as_flattened_mut())?;
-        Ok(relative_distance(&all(model, &Parallelograms(turned), place)?, &all(model, data, place)?))
+        Ok(relative_distance(&all(model, &Pairs(turned), place)?, &all(model, data, place)?))
     }
 }

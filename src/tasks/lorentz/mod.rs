@@ -264,7 +264,7 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
         measures::measures(&measures::mean_log_odds(&each), data.labels())
     }
 
-    fn prediction<'a>(
+    fn program<'a>(
         model: &'a JetTagger,
         config: &TaskConfig<Self>,
         size: PredictionSize<'_>,

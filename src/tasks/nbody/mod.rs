@@ -339,7 +339,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         comparable.then(|| table(measures.first().value))
     }
 
-    fn prediction<'a>(
+    fn program<'a>(
         model: &'a NBody,
         config: &TaskConfig<Self>,
         size: PredictionSize<'_>,

@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The geometric product of `x` and `y` `[2ⁿ, …]`, position by position, of generators that square to the entries of `metric` `[n]` and
 /// anticommute: e_A·e_B = ±(Π_{i∈A∩B} λ_i) e_{A△B}. With entries 1, −1 and 0 it is the product of the algebra of that signature, with zeros
-/// alone the outer product. Gradients go to the metric, too (metric learning of Ali et al. 2024, PMLR 251).
+/// alone the outer product. Gradients go to the metric, too (metric learning of Ali et al. 2024, PMLR 251). The axes after the first are
+/// broadcast as in [`geometric_product`](super::geometric_product).
 ///
 /// A product of a metric commutes with the isometries of *that* metric. One that is learned has other isometries after each step, so that
 /// a network of such products is not O(n)-equivariant, unless all entries stay equal.

@@ -9,6 +9,7 @@ mod layer;
 mod learned_metric;
 mod linear;
 mod norm;
+mod parts;
 mod prelude;
 mod primitives;
 mod product;

@@ -5,6 +5,7 @@ use crate::{
     Attributes, Formula,
     formula::{At, Scalar},
 };
+use gradewise_core::Shape;
 use gradewise_kernels::{
     Index,
     ops::clifford::table_product::{self, Table, TableTerm},
@@ -86,7 +87,37 @@ pub(crate) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Resul
     Tensor::apply(TableProduct { table: Arc::clone(table) }, &[a, b])
 }
 
-/// The product by a table that callers know as `operation`, of factors that they know by these names.
+/// Factors `[…]` whose axes after the first are broadcast together, NumPy's rule applied to these axes alone: `[8, rows, features]` with
+/// `[8, features]`, `[8, 1, features]` or `[8]`. The first axis, of components, is each factor's own. Factors that do not fit are as they
+/// were, for the check of the product to name them. Their elements are repeated by a view, of which the kernels make a copy; gradients are
+/// summed over the repeated axes.
+pub(super) fn broadcast(x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
+    let unchanged = || (x.clone(), y.clone());
+    let (Some((&a, x_rest)), Some((&b, y_rest))) = (x.shape().split_first(), y.shape().split_first()) else {
+        return Ok(unchanged());
+    };
+    if x_rest == y_rest {
+        return Ok(unchanged());
+    }
+    let Ok(rest) = Shape::from(x_rest).broadcast(&Shape::from(y_rest), "product") else {
+        return Ok(unchanged());
+    };
+    let spread = |factor: &Tensor, components: usize, own: &[usize]| -> Result<Tensor> {
+        let mut whole = vec![components];
+        whole.extend_from_slice(&rest);
+        if own == rest.dims() {
+            return Ok(factor.clone());
+        }
+        let mut aligned = vec![1; whole.len()];
+        aligned[0] = components;
+        aligned[whole.len() - own.len()..].copy_from_slice(own);
+        factor.reshape(aligned)?.broadcast_to(&whole.into())
+    };
+    Ok((spread(x, a, x_rest)?, spread(y, b, y_rest)?))
+}
+
+/// The product by a table that callers know as `operation`, of factors that they know by these names, whose axes after the first are
+/// broadcast together.
 ///
 /// # Errors
 /// Shapes, dtypes or devices of the factors that do not fit together, by those names.
@@ -95,9 +126,10 @@ pub(super) fn product_by_table(
     table: &Arc<Table>,
     factors: [(&'static str, &Tensor); 2],
 ) -> Result<Tensor> {
-    table_product::check(operation, table, factors.map(|(name, tensor)| (name, tensor.array())))?;
-    let [(_, a), (_, b)] = factors;
-    table_product(table, a, b)
+    let [(first, a), (second, b)] = factors;
+    let (a, b) = broadcast(a, b)?;
+    table_product::check(operation, table, [(first, a.array()), (second, b.array())])?;
+    table_product(table, &a, &b)
 }
 
 /// The grade of each blade, as an index.

@@ -2,8 +2,9 @@
 
 use super::{
     prelude::*,
-    primitives::{by_column, gate, index, product_by_table, rms_norm, table_product},
+    primitives::{broadcast, by_column, gate, index, product_by_table, rms_norm, table_product},
 };
+use gradewise_core::Shape;
 use gradewise_kernels::ops::clifford::{
     fcgp as fcgp_kernel,
     sgp::{self as sgp_kernel, Needs, Operands, Product, ProductGradients, ProductOptions},
@@ -11,23 +12,42 @@ use gradewise_kernels::ops::clifford::{
 };
 use std::sync::Arc;
 
-/// The unweighted geometric product of `x` and `y` `[blades, …]`, position by position.
+/// The unweighted geometric product of `x` and `y` `[blades, …]`, position by position. The axes after the first are broadcast together, as
+/// NumPy aligns them: one multivector `[blades]` multiplies all of `[blades, rows, features]`, `[blades, features]` each row's features.
+///
+/// ```
+/// use gradewise_autograd::{Tensor, clifford::geometric_product};
+/// use gradewise_core::{Algebra, Blade, DType, Signature};
+/// use gradewise_kernels::Device;
+///
+/// let plane = Algebra::new(Signature::CL2)?;
+/// let x = Tensor::ones([4, 5, 2], DType::F64, &Device::Cpu)?;
+/// let e1 = Tensor::from_slice(&[0.0, 1.0, 0.0, 0.0], [4], &Device::Cpu)?.requires_grad();
+/// let y = geometric_product(&plane, &x, &e1)?;
+/// assert_eq!(y.shape().dims(), [4, 5, 2]);
+/// let gradient = y.blade(Blade::SCALAR)?.sum_all()?.backward()?.take(&e1)?;
+/// assert_eq!(gradient.to_vec::<f64>()?, [10.0, 10.0, 10.0, -10.0]);
+/// # Ok::<(), gradewise_autograd::Error>(())
+/// ```
 ///
 /// # Errors
-/// Operands of different shapes, or whose leading axis is not the blades of `algebra`.
+/// Operands whose leading axis is not the blades of `algebra`, or whose other axes do not broadcast.
 pub fn geometric_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     require_factors("geometric_product", algebra, x, y)?;
     product_by_table("geometric_product", &Table::geometric(algebra), [("x", x), ("y", y)])
 }
 
-/// Refuses factors of a product, position by position, that are not multivectors of the algebra or differ in their other axes.
+/// Refuses factors of a product, position by position, that are not multivectors of the algebra or do not broadcast in their other axes.
 fn require_factors(operation: &'static str, algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<()> {
     let blades = algebra.blade_count();
-    if x.shape() == y.shape() && x.shape().first() == Some(&blades) {
+    if let (Some((&a, x_rest)), Some((&b, y_rest))) = (x.shape().split_first(), y.shape().split_first())
+        && (a, b) == (blades, blades)
+        && Shape::from(x_rest).broadcast(&Shape::from(y_rest), operation).is_ok()
+    {
         return Ok(());
     }
     let message = format!(
-        "`x` is {} and `y` is {}, expected [{blades}, …] with the same axes after the first, along which the {blades} blades of {} lie",
+        "`x` is {} and `y` is {}, expected [{blades}, …] with axes after the first that broadcast, along which the {blades} blades of {} lie",
         x.shape(),
         y.shape(),
         algebra.signature()
@@ -36,7 +56,7 @@ fn require_factors(operation: &'static str, algebra: &Algebra, x: &Tensor, y: &T
 }
 
 /// The regressive product of `x` and `y` `[blades, …]`, position by position: dual(x ∨ y) = dual(x) ∧ dual(y), in projective algebras the
-/// join of points.
+/// join of points. It broadcasts as [`geometric_product`] does.
 ///
 /// # Errors
 /// As [`geometric_product`].
@@ -46,16 +66,16 @@ pub fn regressive_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<T
 }
 
 /// The product of `x` and `y` `[components, …]` by a table of signed terms, position by position: such as that of multivectors whose blades lie
-/// in another order ([`Table::ordered`]).
+/// in another order ([`Table::ordered`]). It broadcasts as [`geometric_product`] does.
 ///
 /// # Errors
-/// Operands of different shapes, or whose leading axes are not those of the table.
+/// Operands whose other axes do not broadcast, or whose leading axes are not those of the table.
 pub fn product_by(table: &Arc<Table>, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     product_by_table("product_by", table, [("x", x), ("y", y)])
 }
 
 /// The weighted product `out_j = Σ sign·w[:, path]·x_i·y_k`, with what `options` fuse around it. `x`, `y` and the
-/// result are `[blades, batch, features]`, `w` `[features, paths]`.
+/// result are `[blades, batch, features]`, `w` `[features, paths]`; `x` and `y` broadcast as in [`geometric_product`].
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
@@ -64,7 +84,7 @@ pub fn sgp(algebra: &Algebra, x: &Tensor, y: &Tensor, w: &Tensor, options: Produ
 }
 
 /// The fully connected product `out_j = Σ_paths (Σ ±x_i·y_k)·w[path]`, with what `options` fuse around it. `x` and `y`
-/// are `[blades, batch, in]`, `w` `[paths, in, out]`, the result `[blades, batch, out]`.
+/// are `[blades, batch, in]`, `w` `[paths, in, out]`, the result `[blades, batch, out]`; `x` and `y` broadcast as in [`geometric_product`].
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
@@ -109,10 +129,12 @@ pub fn gelu_fcgp_norm(
 /// Applies the product that the options name.
 fn weighted<const FULL: bool>(
     algebra: &Algebra,
-    operands: [&Tensor; 3],
+    [x, y, w]: [&Tensor; 3],
     options: ProductOptions,
 ) -> Result<Tensor> {
     let (algebra, normalize) = (algebra.clone(), options.normalize);
+    let (x, y) = broadcast(x, y)?;
+    let operands = [&x, &y, w];
     match options.gate {
         true => Tensor::apply(Weighted::<FULL, true> { algebra, normalize }, &operands),
         false => Tensor::apply(Weighted::<FULL, false> { algebra, normalize }, &operands),

@@ -20,8 +20,10 @@ pub const COMPONENTS: usize = 5;
 
 /// S·v of tensors `[5, …]` and vectors `[3, …]`: vectors `[3, …]`.
 ///
+/// The axes after the first are broadcast as in [`geometric_product`](super::geometric_product), here and in the other products.
+///
 /// # Errors
-/// Operands that disagree in more than the leading axis, in dtype or in device, named.
+/// Operands whose other axes do not broadcast, or that disagree in dtype or in device, named.
 pub fn tensor_vector(s: &Tensor, v: &Tensor) -> Result<Tensor> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| {
         let entry = |i: usize| (0..3).flat_map(move |j| along(i, j).into_iter().map(move |(a, x)| (a, j, x)));

@@ -1,18 +1,23 @@
 //! The symmetric traceless part of the product of two vectors.
 
-use super::{prelude::*, primitives::index};
+use super::{
+    prelude::*,
+    primitives::{broadcast, index},
+};
 use gradewise_core::Signature;
 use gradewise_kernels::ops::clifford::traceless_product as kernel;
 
 /// S = ½(u⊗v + v⊗u) − (u·v)/n · g⁻¹ for vectors `u` and `v` `[n, batch, features]` in the metric g of a signature (p,q,0), n = p + q:
 /// `[n(n+1)/2 − 1, batch, features]`, the components S_ij with i ≤ j row by row without the last, which the trace determines. With
-/// u·v and u∧v, the scalar and the bivector of the geometric product, it is all that two vectors have to give.
+/// u·v and u∧v, the scalar and the bivector of the geometric product, it is all that two vectors have to give. The axes after the first are
+/// broadcast as in [`geometric_product`](super::geometric_product).
 ///
 /// # Errors
 /// A signature with generators that square to 0, or with less than two; shapes, dtypes or devices that do not fit together, named.
 pub fn traceless_product(signature: Signature, u: &Tensor, v: &Tensor) -> Result<Tensor> {
     let Signature { p, q, r } = signature;
-    Tensor::apply(TracelessProduct { signature: [p, q, r] }, &[u, v])
+    let (u, v) = broadcast(u, v)?;
+    Tensor::apply(TracelessProduct { signature: [p, q, r] }, &[&u, &v])
 }
 
 /// Inputs: u and v.

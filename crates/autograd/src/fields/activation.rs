@@ -55,7 +55,10 @@ fn gated(
         let (inputs, kernel) = (input_blades.len(), kernel_blades.len());
         return refuse(
             operation,
-            format!("`x` has {blades} blades, and {inputs} are named; the kernel names {kernel}"),
+            format!(
+                "`x` is {}, expected [{inputs}, …, {channels}], for {inputs} blades are named; the kernel names {kernel}",
+                x.shape()
+            ),
         );
     }
     // Columns of the weight whose blades the field has, and where these are.

@@ -8,7 +8,7 @@ use crate::{Cl2, Cl3, CliffordAlgebra, Error, Multivector, Pga3, Real, Result, S
 use core::{
     fmt,
     iter::Product,
-    ops::{Mul, MulAssign},
+    ops::{Mul, MulAssign, Neg},
 };
 use num_traits::One;
 
@@ -117,6 +117,24 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
         Self(self.0.reverse())
     }
 
+    /// Of R and −R, which act alike, the one whose scalar part is at least 0: in up to three dimensions the one that turns by at most π.
+    /// [`log`](Self::log) and [`powf`](Self::powf) of it take the shorter way round.
+    ///
+    /// ```
+    /// use core::f64::consts::PI;
+    /// use gradewise_core::Rotor3;
+    ///
+    /// let long = Rotor3::from_axis_angle([0.0, 0.0, 1.0], 1.5 * PI)?;
+    /// let ([_, _, z], angle) = long.shortest().to_axis_angle();
+    /// assert!((z + 1.0).abs() < 1e-15 && (angle - 0.5 * PI).abs() < 1e-15);
+    /// assert_eq!(-long, long.shortest());
+    /// # Ok::<(), gradewise_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shortest(&self) -> Self {
+        if self.0.scalar_part() < T::zero() { -self } else { self.clone() }
+    }
+
     /// The bivector B with exp(B) = R.
     ///
     /// # Errors
@@ -159,11 +177,8 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
         if !t.is_finite() {
             return Err(undefined("the fraction of the way is not finite"));
         }
-        let step = A::into_result(other.after(&self.inverse()))?.0;
-        let negative = -&step;
-        let (first, second) =
-            if step.scalar_part() < T::zero() { (negative, step) } else { (step, negative) };
-        let log = first.log().or_else(|_| second.log()).map_err(|_| {
+        let step = A::into_result(other.after(&self.inverse()))?.shortest();
+        let log = step.log().or_else(|_| (-&step).log()).map_err(|_| {
             undefined("no motion at constant speed leads from one rotor to the other: other · self⁻¹ has no logarithm with either sign")
         })?;
         A::into_result(Self::exp(&log.scaled(&t))?.after(self))
@@ -222,6 +237,25 @@ impl<A: CliffordAlgebra, T: Scalar> fmt::Debug for Rotor<A, T> {
 impl<A: CliffordAlgebra, T: Scalar> fmt::Display for Rotor<A, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// The other rotor with the same action.
+impl<A: CliffordAlgebra, T: Scalar> Neg for Rotor<A, T> {
+    type Output = Self;
+
+    #[inline]
+    fn neg(self) -> Self {
+        Self(-self.0)
+    }
+}
+
+impl<A: CliffordAlgebra, T: Scalar> Neg for &Rotor<A, T> {
+    type Output = Rotor<A, T>;
+
+    #[inline]
+    fn neg(self) -> Rotor<A, T> {
+        Rotor(-&self.0)
     }
 }
 

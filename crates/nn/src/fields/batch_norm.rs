@@ -1,7 +1,11 @@
 //! Batch normalisation of fields, with running statistics.
 
 use super::{BiasOrder, identities};
-use crate::{Builder, Error, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Error, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Statistics, Whitening},
@@ -19,7 +23,7 @@ use gradewise_kernels::{Array, Device, ops};
 /// Parameters: `weight` `[blades, blades, channels]`, the identity, and `bias` `[blades, channels]`, zero. Not trained: `running_mean`
 /// `[blades, channels]`, zero, `running_cov` `[blades, blades, channels]`, the identity, and `num_batches_tracked` `[1]`. The three are in
 /// `f32` where the features have 16 bits.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct CliffordBatchNorm {
     weight: Parameter,
     bias: Parameter,
@@ -122,13 +126,15 @@ impl CliffordBatchNormBuilder {
 
 impl Layer for CliffordBatchNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (weight, bias) = (self.weight.tensor(), self.order.applied(&self.bias.tensor())?);
-        let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
-        let running = (!is_training()).then(|| self.running());
-        let (y, statistics) = fields::clifford_batch_norm(x, parameters, running.as_ref(), self.options)?;
-        if running.is_none() {
-            no_grad(|| self.track(&statistics))?;
-        }
-        Ok(y)
+        in_layer_of("CliffordBatchNorm::forward", x, || {
+            let (weight, bias) = (self.weight.tensor(), self.order.applied(&self.bias.tensor())?);
+            let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
+            let running = (!is_training()).then(|| self.running());
+            let (y, statistics) = fields::clifford_batch_norm(x, parameters, running.as_ref(), self.options)?;
+            if running.is_none() {
+                no_grad(|| self.track(&statistics))?;
+            }
+            Ok(y)
+        })
     }
 }

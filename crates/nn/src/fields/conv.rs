@@ -1,7 +1,11 @@
 //! The Clifford convolution: ordinary, transposed and rotational.
 
 use super::{refuse, stacked};
-use crate::{Builder, Module, Parameter, Placement, Result, Visitor, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result, Visitor,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, ConvolutionOptions, Padding},
@@ -51,7 +55,7 @@ enum Form {
 /// assert_eq!(layer.forward(&x)?.shape().dims(), [4, 2, 16, 16, 8]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub struct CliffordConv {
     metric: OrderedMetric,
     weight: Vec<Parameter>,
@@ -142,22 +146,24 @@ impl Module for CliffordConv {
 
 impl Layer for CliffordConv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = self.convolve(x)?;
-        let Some(bias) = &self.bias else { return Ok(y) };
-        let bias = bias.tensor();
-        let bias = match self.bias_on {
-            FieldBias::Scalar => {
-                let mask: Vec<f64> =
-                    self.outputs.iter().map(|&blade| if blade == 0 { 1.0 } else { 0.0 }).collect();
-                let mask = Array::constant(&mask, [mask.len(), 1], x.dtype(), &x.device())?;
-                bias.mul(&Tensor::new(mask))?
-            }
-            _ => bias,
-        };
-        let mut shape = vec![1; y.shape().rank()];
-        let last = shape.len() - 1;
-        (shape[0], shape[last]) = (self.outputs.len(), y.shape()[last]);
-        Ok(y.add(&bias.reshape(shape)?)?)
+        in_layer_of("CliffordConv::forward", x, || {
+            let y = self.convolve(x)?;
+            let Some(bias) = &self.bias else { return Ok(y) };
+            let bias = bias.tensor();
+            let bias = match self.bias_on {
+                FieldBias::Scalar => {
+                    let mask: Vec<f64> =
+                        self.outputs.iter().map(|&blade| if blade == 0 { 1.0 } else { 0.0 }).collect();
+                    let mask = Array::constant(&mask, [mask.len(), 1], x.dtype(), &x.device())?;
+                    bias.mul(&Tensor::new(mask))?
+                }
+                _ => bias,
+            };
+            let mut shape = vec![1; y.shape().rank()];
+            let last = shape.len() - 1;
+            (shape[0], shape[last]) = (self.outputs.len(), y.shape()[last]);
+            Ok(y.add(&bias.reshape(shape)?)?)
+        })
     }
 }
 

@@ -1,7 +1,11 @@
 //! Networks for fluids and electromagnetic fields: an encoder, residual or Fourier blocks, a decoder.
 
 use super::{CliffordConv, CliffordGroupNorm, CliffordSpectralConv, FieldBias, SpectralOptions, refuse};
-use crate::{Module, Placement, Result, error::at_least_one, layers::Layer};
+use crate::{
+    DeepClone, Module, Placement, Result,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Padding},
@@ -71,7 +75,7 @@ impl Default for FieldNetConfig {
 }
 
 /// A block, whose parameters have the published names.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 enum Block {
     Residual { conv1: CliffordConv, conv2: CliffordConv, norms: Option<Box<[CliffordGroupNorm; 2]>> },
     Fourier { fourier: CliffordSpectralConv, conv: CliffordConv, norm: Option<CliffordGroupNorm> },
@@ -119,7 +123,7 @@ impl Layer for Block {
 }
 
 /// A stage of blocks. Parameters are named by stage and block: `layers.1.0.conv1.…`.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 struct Stage(Vec<Block>);
 
 impl Module for Stage {
@@ -132,7 +136,7 @@ impl Module for Stage {
 
 /// The Clifford ResNet and the Clifford Fourier neural operator of Brandstetter et al. 2022 (arXiv:2209.04934), for fluids in the plane and
 /// electromagnetic fields in space: `[blades of the data, batch, *space, inputs]` to `[…, outputs]`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct FieldNet {
     encoder: CliffordConv,
     layers: Vec<Stage>,
@@ -208,18 +212,20 @@ impl FieldNet {
 
 impl Layer for FieldNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let rank = x.shape().rank();
-        let mut x = self.encoder.forward(&x.gelu()?)?;
-        let axes = 2..rank.saturating_sub(1);
-        if self.padding > 0 {
-            let ends: Vec<[usize; 2]> = axes.clone().map(|_| [0, self.padding]).collect();
-            x = fields::pad(&x, &ends, Padding::Zeros)?;
-        }
-        x = self.layers.iter().flat_map(|stage| &stage.0).try_fold(x, |x, block| block.forward(&x))?;
-        for axis in axes {
-            let size = x.shape()[axis];
-            x = x.slice(axis, 0..size - self.padding)?;
-        }
-        self.decoder.forward(&x)
+        in_layer_of("FieldNet::forward", x, || {
+            let rank = x.shape().rank();
+            let mut x = self.encoder.forward(&x.gelu()?)?;
+            let axes = 2..rank.saturating_sub(1);
+            if self.padding > 0 {
+                let ends: Vec<[usize; 2]> = axes.clone().map(|_| [0, self.padding]).collect();
+                x = fields::pad(&x, &ends, Padding::Zeros)?;
+            }
+            x = self.layers.iter().flat_map(|stage| &stage.0).try_fold(x, |x, block| block.forward(&x))?;
+            for axis in axes {
+                let size = x.shape()[axis];
+                x = x.slice(axis, 0..size - self.padding)?;
+            }
+            self.decoder.forward(&x)
+        })
     }
 }

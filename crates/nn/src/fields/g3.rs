@@ -1,7 +1,11 @@
 //! Layers that rotate three-dimensional vectors on a planar grid, and their ResNet.
 
 use super::{G3GroupNorm, stacked};
-use crate::{Builder, Module, Parameter, Placement, Result, Visitor, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result, Visitor,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Aggregation, ConvolutionOptions},
@@ -13,7 +17,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Parameters: `weights.0` … `weights.3`, the quaternions, and `scale_param`, each `[out, in, *taps]` (`[in, out, *taps]` if transposed),
 /// uniform in ±1/√(second size · taps); `bias.0` … `bias.2` `[out]`, if there is a bias.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub struct G3Conv {
     weights: [Parameter; 4],
     scale: Parameter,
@@ -96,32 +100,34 @@ impl Module for G3Conv {
 
 impl Layer for G3Conv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (weights, scale) = (stacked(&self.weights)?, self.scale.tensor());
-        let y = if self.transposed {
-            fields::correlate_transposed(
-                x,
-                &fields::g3_kernel_transposed(&weights, &scale)?,
-                &self.options,
-                &[0, 0],
-            )?
-        } else {
-            fields::correlate(x, &fields::g3_kernel(&weights, &scale)?, &self.options)?
-        };
-        let Some(bias) = &self.bias else { return Ok(y) };
-        let channels = y.shape()[4];
-        Ok(y.add(&stacked(bias)?.reshape([3, 1, 1, 1, channels])?)?)
+        in_layer_of("G3Conv::forward", x, || {
+            let (weights, scale) = (stacked(&self.weights)?, self.scale.tensor());
+            let y = if self.transposed {
+                fields::correlate_transposed(
+                    x,
+                    &fields::g3_kernel_transposed(&weights, &scale)?,
+                    &self.options,
+                    &[0, 0],
+                )?
+            } else {
+                fields::correlate(x, &fields::g3_kernel(&weights, &scale)?, &self.options)?
+            };
+            let Some(bias) = &self.bias else { return Ok(y) };
+            let channels = y.shape()[4];
+            Ok(y.add(&stacked(bias)?.reshape([3, 1, 1, 1, channels])?)?)
+        })
     }
 }
 
 /// Gates vectors: x·σ(t), with t a learned linear map of the components ([`fields::g3_vsilu`]).
 ///
 /// Parameters: `conv.weight` `[channels, 1, 1, 1, 3]` and `conv.bias` `[channels]`, uniform in ±1/√3.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct G3Gate {
     conv: GateConv,
 }
 
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct GateConv {
     weight: Parameter,
     bias: Parameter,
@@ -147,9 +153,11 @@ impl G3Gate {
 
 impl Layer for G3Gate {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (weight, bias) = (self.conv.weight.tensor(), self.conv.bias.tensor());
-        let weight = weight.reshape([bias.shape()[0], 3])?;
-        Ok(fields::g3_vsilu(x, Aggregation::Linear { weight: &weight, bias: &bias })?)
+        in_layer_of("G3Gate::forward", x, || {
+            let (weight, bias) = (self.conv.weight.tensor(), self.conv.bias.tensor());
+            let weight = weight.reshape([bias.shape()[0], 3])?;
+            Ok(fields::g3_vsilu(x, Aggregation::Linear { weight: &weight, bias: &bias })?)
+        })
     }
 }
 
@@ -163,7 +171,7 @@ pub(super) struct BlockNorm {
 }
 
 /// Two convolutions, each preceded by a gate, and a shortcut.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub(super) struct G3Block {
     conv1: G3Conv,
     conv2: G3Conv,
@@ -245,7 +253,7 @@ impl Default for G3ResNetConfig {
 }
 
 /// A sequence of blocks.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 struct Stage(Vec<G3Block>);
 
 impl Module for Stage {
@@ -258,7 +266,7 @@ impl Module for Stage {
 
 /// The ResNet of rotated vectors (Ruhe et al. 2023, arXiv:2302.06594): `[3, batch, height, width, inputs]` to `[…, outputs]`. A scalar and
 /// a planar vector form one vector in space.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct G3ResNet {
     conv_in1: G3Conv,
     conv_in2: G3Conv,
@@ -304,8 +312,11 @@ impl G3ResNet {
 
 impl Layer for G3ResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = self.conv_in2.forward(&self.act1.forward(&self.conv_in1.forward(x)?)?)?;
-        let x = self.layers.iter().flat_map(|stage| &stage.0).try_fold(x, |x, block| block.forward(&x))?;
-        self.conv_out2.forward(&self.act2.forward(&self.conv_out1.forward(&x)?)?)
+        in_layer_of("G3ResNet::forward", x, || {
+            let x = self.conv_in2.forward(&self.act1.forward(&self.conv_in1.forward(x)?)?)?;
+            let x =
+                self.layers.iter().flat_map(|stage| &stage.0).try_fold(x, |x, block| block.forward(&x))?;
+            self.conv_out2.forward(&self.act2.forward(&self.conv_out1.forward(&x)?)?)
+        })
     }
 }

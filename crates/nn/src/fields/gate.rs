@@ -1,7 +1,11 @@
 //! Gates of multivectors.
 
 use super::refuse;
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, Aggregation},
@@ -23,7 +27,7 @@ pub enum GateArgument {
 /// depends on the scalar alone.
 ///
 /// Parameters of the linear argument: `conv.weight` `[channels, 1, blades]` and `conv.bias` `[channels]`, uniform in ±1/√blades.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct MvAct {
     conv: Option<Conv>,
     #[module(skip)]
@@ -34,7 +38,7 @@ pub struct MvAct {
     kernel_blades: Vec<usize>,
 }
 
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Conv {
     weight: Parameter,
     bias: Parameter,
@@ -80,15 +84,17 @@ impl MvActBuilder {
 
 impl Layer for MvAct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let parameters = match &self.conv {
-            Some(conv) => Some((conv.weight.tensor().squeeze(1)?, conv.bias.tensor())),
-            None => None,
-        };
-        let argument = match (&parameters, self.argument) {
-            (Some((weight, bias)), _) => Aggregation::Linear { weight, bias },
-            (None, GateArgument::Mean) => Aggregation::Mean,
-            (None, _) => Aggregation::Sum,
-        };
-        Ok(fields::mv_act(x, &self.input_blades, &self.kernel_blades, argument)?)
+        in_layer_of("MvAct::forward", x, || {
+            let parameters = match &self.conv {
+                Some(conv) => Some((conv.weight.tensor().squeeze(1)?, conv.bias.tensor())),
+                None => None,
+            };
+            let argument = match (&parameters, self.argument) {
+                (Some((weight, bias)), _) => Aggregation::Linear { weight, bias },
+                (None, GateArgument::Mean) => Aggregation::Mean,
+                (None, _) => Aggregation::Sum,
+            };
+            Ok(fields::mv_act(x, &self.input_blades, &self.kernel_blades, argument)?)
+        })
     }
 }

@@ -1,7 +1,11 @@
 //! Linear layers by the geometric product and by conjugation.
 
 use super::refuse;
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, ConjugateLinear},
@@ -12,7 +16,7 @@ use gradewise_kernels::Array;
 /// The Clifford linear map ([`fields::clifford_linear`]): each channel is multiplied by multivectors on its right.
 ///
 /// Parameters: `weight` `[blades, out, in]` and `bias` `[blades, out]`, uniform in ±1/√(in·blades).
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct CliffordLinear {
     #[module(skip)]
     metric: OrderedMetric,
@@ -54,8 +58,10 @@ impl CliffordLinearBuilder {
 
 impl Layer for CliffordLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let bias = self.bias.as_ref().map(Parameter::tensor);
-        Ok(fields::clifford_linear(&self.metric, x, &self.weight.tensor(), bias.as_ref())?)
+        in_layer_of("CliffordLinear::forward", x, || {
+            let bias = self.bias.as_ref().map(Parameter::tensor);
+            Ok(fields::clifford_linear(&self.metric, x, &self.weight.tensor(), bias.as_ref())?)
+        })
     }
 }
 
@@ -66,7 +72,7 @@ const EVEN: [usize; 8] = [0, 5, 6, 7, 8, 9, 10, 15];
 ///
 /// Parameters: `_action` `[out, in, 8]`, on the even blades, drawn as unit rotations; `weight` `[out, in]`, uniform in ±1/√in; `embed_e0`
 /// `[in, 1]`, zero: the e0 components of the input, where 0 means points at infinity, which translations do not move.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct PgaConjugateLinear {
     #[module(rename = "_action")]
     action: Parameter,
@@ -130,8 +136,10 @@ impl PgaConjugateLinearBuilder {
 
 impl Layer for PgaConjugateLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let [action, weight, embed] = [&self.action, &self.weight, &self.embed].map(Parameter::tensor);
-        let operands = ConjugateLinear { x, action: &action, weight: &weight, embed: &embed };
-        Ok(fields::pga_conjugate_linear(&operands, &self.blades, &EVEN)?)
+        in_layer_of("PgaConjugateLinear::forward", x, || {
+            let [action, weight, embed] = [&self.action, &self.weight, &self.embed].map(Parameter::tensor);
+            let operands = ConjugateLinear { x, action: &action, weight: &weight, embed: &embed };
+            Ok(fields::pga_conjugate_linear(&operands, &self.blades, &EVEN)?)
+        })
     }
 }

@@ -1,7 +1,11 @@
 //! Normalisations of fields.
 
 use super::{identities, refuse};
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Whitening},
@@ -31,7 +35,7 @@ impl BiasOrder {
 /// Whitens the blades of each group of adjacent channels, sample by sample ([`fields::clifford_group_norm`]).
 ///
 /// Parameters: `weight` `[blades, blades, groups]`, the identity, and `bias` `[blades, groups]`, zero.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct CliffordGroupNorm {
     weight: Parameter,
     bias: Parameter,
@@ -85,9 +89,11 @@ impl CliffordGroupNormBuilder {
 
 impl Layer for CliffordGroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (weight, bias) = (self.weight.tensor(), self.order.applied(&self.bias.tensor())?);
-        let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
-        Ok(fields::clifford_group_norm(x, parameters, self.channels_per_group, self.options)?)
+        in_layer_of("CliffordGroupNorm::forward", x, || {
+            let (weight, bias) = (self.weight.tensor(), self.order.applied(&self.bias.tensor())?);
+            let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
+            Ok(fields::clifford_group_norm(x, parameters, self.channels_per_group, self.options)?)
+        })
     }
 }
 
@@ -95,7 +101,7 @@ impl Layer for CliffordGroupNorm {
 /// length.
 ///
 /// Parameters: `weight` `[channels]`, one, and `bias` `[channels, blades]`, zero.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct G3GroupNorm {
     weight: Parameter,
     bias: Parameter,
@@ -130,7 +136,9 @@ impl G3GroupNorm {
 
 impl Layer for G3GroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (weight, bias) = (self.weight.tensor(), self.bias.tensor());
-        Ok(fields::g3_group_norm(x, &weight, &bias, self.groups, self.scale)?)
+        in_layer_of("G3GroupNorm::forward", x, || {
+            let (weight, bias) = (self.weight.tensor(), self.bias.tensor());
+            Ok(fields::g3_group_norm(x, &weight, &bias, self.groups, self.scale)?)
+        })
     }
 }

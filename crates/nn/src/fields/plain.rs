@@ -1,7 +1,7 @@
 //! The residual network of ordinary convolutions that Clifford networks are compared with.
 
 use super::refuse;
-use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use crate::{DeepClone, Module, Parameter, Placement, Result, error::in_layer_of, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, ConvolutionOptions, NormOptions},
@@ -29,7 +29,7 @@ pub struct PlainResNetConfig {
 }
 
 /// An ordinary convolution: `weight` `[out, in, *taps]`, `bias` `[out]`, both uniform in ±1/√(in·taps).
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Conv {
     weight: Parameter,
     bias: Parameter,
@@ -53,7 +53,7 @@ impl Layer for Conv {
 }
 
 /// Normalises over all channels and space, then scales and shifts each channel.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Norm {
     weight: Parameter,
     bias: Parameter,
@@ -71,7 +71,7 @@ impl Layer for Norm {
     }
 }
 
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Block {
     conv1: Conv,
     conv2: Conv,
@@ -91,7 +91,7 @@ impl Layer for Block {
 
 /// Ordinary convolutions in residual blocks between pairs of 1×1 convolutions, on fields `[components, batch, *space, inputs]`, whose
 /// components and frames become channels: the baseline of [`CliffordResNet`](super::CliffordResNet) without an algebra.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct PlainResNet {
     conv_in1: Conv,
     conv_in2: Conv,
@@ -145,27 +145,29 @@ impl PlainResNet {
 
 impl Layer for PlainResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let shape = x.shape().to_vec();
-        let rank = shape.len();
-        if rank < 4 || shape[0] != self.components {
-            return refuse(
-                "PlainResNet",
-                "x",
-                x.shape(),
-                format!("[{}, batch, *space, channels]", self.components),
-            );
-        }
-        // [components, batch, *space, times] → [1, batch, *space, components·times], and back.
-        let order: Vec<usize> = (1..rank - 1).chain([0, rank - 1]).collect();
-        let channels = self.components * shape[rank - 1];
-        let x = x.permute(&order)?.reshape([&[1], &shape[1..rank - 1], &[channels]].concat())?;
-        let x = self.conv_in1.forward(&x)?.gelu()?;
-        let x = self.conv_in2.forward(&x)?.gelu()?;
-        let x = self.layers.iter().try_fold(x, |x, layer| layer.forward(&x))?;
-        let y = self.conv_out2.forward(&self.conv_out1.forward(&x)?.gelu()?)?;
-        let outputs = y.shape()[rank - 1] / self.components;
-        let y = y.reshape([&shape[1..rank - 1], &[self.components, outputs]].concat())?;
-        let order: Vec<usize> = [rank - 2].into_iter().chain(0..rank - 2).chain([rank - 1]).collect();
-        Ok(y.permute(&order)?)
+        in_layer_of("PlainResNet::forward", x, || {
+            let shape = x.shape().to_vec();
+            let rank = shape.len();
+            if rank < 4 || shape[0] != self.components {
+                return refuse(
+                    "PlainResNet",
+                    "x",
+                    x.shape(),
+                    format!("[{}, batch, *space, channels]", self.components),
+                );
+            }
+            // [components, batch, *space, times] → [1, batch, *space, components·times], and back.
+            let order: Vec<usize> = (1..rank - 1).chain([0, rank - 1]).collect();
+            let channels = self.components * shape[rank - 1];
+            let x = x.permute(&order)?.reshape([&[1], &shape[1..rank - 1], &[channels]].concat())?;
+            let x = self.conv_in1.forward(&x)?.gelu()?;
+            let x = self.conv_in2.forward(&x)?.gelu()?;
+            let x = self.layers.iter().try_fold(x, |x, layer| layer.forward(&x))?;
+            let y = self.conv_out2.forward(&self.conv_out1.forward(&x)?.gelu()?)?;
+            let outputs = y.shape()[rank - 1] / self.components;
+            let y = y.reshape([&shape[1..rank - 1], &[self.components, outputs]].concat())?;
+            let order: Vec<usize> = [rank - 2].into_iter().chain(0..rank - 2).chain([rank - 1]).collect();
+            Ok(y.permute(&order)?)
+        })
     }
 }

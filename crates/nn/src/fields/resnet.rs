@@ -1,7 +1,11 @@
 //! The Clifford ResNet.
 
 use super::{CliffordConv, G3GroupNorm};
-use crate::{Module, Placement, Result, error::at_least_one, layers::Layer};
+use crate::{
+    DeepClone, Module, Placement, Result,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::Tensor;
 use gradewise_core::OrderedMetric;
 use serde::{Deserialize, Serialize};
@@ -41,7 +45,7 @@ impl Default for CliffordResNetConfig {
 }
 
 /// Two convolutions with a shortcut around them.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Block {
     conv1: CliffordConv,
     conv2: CliffordConv,
@@ -60,7 +64,7 @@ impl Layer for Block {
 
 /// Clifford convolutions in residual blocks between pairs of 1×1 convolutions, the baseline of the steerable networks (Zhdanov et al. 2024,
 /// arXiv:2402.14730, after Brandstetter et al. 2022). Fields `[blades, batch, *space, inputs]` to `[…, outputs]`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct CliffordResNet {
     conv_in1: CliffordConv,
     conv_in2: CliffordConv,
@@ -105,9 +109,11 @@ impl CliffordResNet {
 
 impl Layer for CliffordResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = self.conv_in1.forward(x)?.gelu()?;
-        let x = self.conv_in2.forward(&x)?.gelu()?;
-        let x = self.layers.iter().try_fold(x, |x, layer| layer.forward(&x))?;
-        self.conv_out2.forward(&self.conv_out1.forward(&x)?.gelu()?)
+        in_layer_of("CliffordResNet::forward", x, || {
+            let x = self.conv_in1.forward(x)?.gelu()?;
+            let x = self.conv_in2.forward(&x)?.gelu()?;
+            let x = self.layers.iter().try_fold(x, |x, layer| layer.forward(&x))?;
+            self.conv_out2.forward(&self.conv_out1.forward(&x)?.gelu()?)
+        })
     }
 }

@@ -1,6 +1,10 @@
 //! The Clifford Fourier layer.
 
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor,
     fields::{self, SpectralOptions},
@@ -10,7 +14,7 @@ use gradewise_core::OrderedMetric;
 /// Products at the low frequencies of a field ([`fields::clifford_spectral_conv`]), in 2 or 3 dimensions.
 ///
 /// Parameter: `weights` `[blades, out, in, *2·modes]`, uniform in [0, 1/(in·out)) as published.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct CliffordSpectralConv {
     #[module(skip)]
     metric: OrderedMetric,
@@ -60,6 +64,8 @@ impl CliffordSpectralConvBuilder {
 
 impl Layer for CliffordSpectralConv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(fields::clifford_spectral_conv(&self.metric, x, Some(&self.weights.tensor()), &self.options)?)
+        in_layer_of("CliffordSpectralConv::forward", x, || {
+            Ok(fields::clifford_spectral_conv(&self.metric, x, Some(&self.weights.tensor()), &self.options)?)
+        })
     }
 }

@@ -1,7 +1,11 @@
 //! The Clifford-steerable convolution.
 
 use super::refuse;
-use crate::{Builder, Module, Parameter, Placement, Result, Visitor, error::at_least_one, layers::Layer};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result, Visitor,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{
     Tensor, TensorId, current_policy,
     fields::{self, SteerableKernel, SteerableLayerWeights, SteerablePadding},
@@ -16,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 /// to itself.
 ///
 /// Parameters have the names of the published implementation: `CliffordSteerableKernel_0.…` and `bias`.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub struct SteerableConv {
     metric: OrderedMetric,
     size: usize,
@@ -30,15 +34,24 @@ pub struct SteerableConv {
     head: Parameter,
     layers: Vec<KernelLayer>,
     bias: Option<Parameter>,
-    /// A cache of the kernel for passes that record no gradients, valid until a parameter changes.
-    kept: Mutex<Option<(Origin, Tensor)>>,
+    kept: Kept,
+}
+
+/// A cache of the kernel for passes that record no gradients, valid until a parameter changes. A clone is empty.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Option<(Origin, Tensor)>>);
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// The cache key of a kernel: the parameters' tensors, whose ids change with their values, and the arithmetic in use.
 type Origin = (Vec<TensorId>, Option<DType>, Compute);
 
 /// One layer of the kernel network.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 struct KernelLayer {
     product: Parameter,
     right: Parameter,
@@ -107,13 +120,13 @@ impl SteerableConv {
         let compute = || fields::cs_kernel(&self.metric, &self.kernel());
         if is_grad_enabled() {
             // A training pass: the parameters will change, so a cached kernel would only use memory.
-            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.kept.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
             return Ok(compute()?);
         }
         let parameters = self.parameters().iter().map(|parameter| parameter.tensor().id()).collect();
         let origin: Origin = (parameters, current_policy().map(|policy| policy.dtype()), Compute::current());
         // The kernel is replaced as a whole, so a panic cannot leave it inconsistent.
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
             Some((known, kernel)) if *known == origin => Ok(kernel.clone()),
             _ => {
@@ -154,26 +167,28 @@ impl Module for SteerableConv {
 
 impl Layer for SteerableConv {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let bias = match &self.bias {
-            Some(bias) => Some(bias.tensor().reshape([self.channels[1], self.bias_blades.len()])?),
-            None => None,
-        };
-        if self.conditioned {
-            let (kernel, condition) = (self.kernel(), fields::cs_condition(&self.metric, x)?);
-            let (stride, padding) = (self.stride, self.padding);
-            let bias = bias.as_ref();
-            return Ok(fields::cs_conv_conditioned(
-                &self.metric,
-                x,
-                &kernel,
-                &condition,
-                bias,
-                stride,
-                padding,
-            )?);
-        }
-        let bias = bias.as_ref().map(|bias| (bias, &self.bias_blades[..]));
-        Ok(fields::cs_correlate(&self.metric, x, &self.taps()?, bias, self.stride, self.padding)?)
+        in_layer_of("SteerableConv::forward", x, || {
+            let bias = match &self.bias {
+                Some(bias) => Some(bias.tensor().reshape([self.channels[1], self.bias_blades.len()])?),
+                None => None,
+            };
+            if self.conditioned {
+                let (kernel, condition) = (self.kernel(), fields::cs_condition(&self.metric, x)?);
+                let (stride, padding) = (self.stride, self.padding);
+                let bias = bias.as_ref();
+                return Ok(fields::cs_conv_conditioned(
+                    &self.metric,
+                    x,
+                    &kernel,
+                    &condition,
+                    bias,
+                    stride,
+                    padding,
+                )?);
+            }
+            let bias = bias.as_ref().map(|bias| (bias, &self.bias_blades[..]));
+            Ok(fields::cs_correlate(&self.metric, x, &self.taps()?, bias, self.stride, self.padding)?)
+        })
     }
 }
 
@@ -255,7 +270,7 @@ impl SteerableConvBuilder {
             head,
             layers: network,
             bias,
-            kept: Mutex::new(None),
+            kept: Kept::default(),
         })
     }
 }

@@ -1,7 +1,11 @@
 //! The Clifford-steerable ResNet.
 
 use super::{SteerableConv, SteerablePadding};
-use crate::{Module, Placement, Result, Visitor, error::at_least_one, layers::Layer};
+use crate::{
+    DeepClone, Module, Placement, Result, Visitor,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{Tensor, fields};
 use gradewise_core::OrderedMetric;
 use serde::{Deserialize, Serialize};
@@ -49,7 +53,7 @@ impl Default for SteerableResNetConfig {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 struct Block([SteerableConv; 2]);
 
 impl Module for Block {
@@ -62,7 +66,7 @@ impl Module for Block {
 
 /// Steerable convolutions in residual blocks between pairs of 1×1 convolutions (Zhdanov et al. 2024, arXiv:2402.14730): `[blades, batch,
 /// *space, inputs]` to `[…, outputs]`. It commutes with those isometries of the metric that map the grid to itself.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub struct SteerableResNet {
     metric: OrderedMetric,
     /// Two in front of the blocks and two behind them.
@@ -120,14 +124,16 @@ impl Module for SteerableResNet {
 
 impl Layer for SteerableResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let [first, second, third, fourth] = &self.ends;
-        let x = fields::cs_mv_gelu(&first.forward(x)?)?;
-        let mut x = fields::cs_mv_gelu(&second.forward(&x)?)?;
-        for Block([first, second]) in &self.blocks {
-            let y = fields::cs_mv_gelu(&self.normalized(&first.forward(&x)?)?)?;
-            let y = self.normalized(&second.forward(&y)?)?;
-            x = fields::cs_mv_gelu(&y.add(&x)?)?;
-        }
-        fourth.forward(&fields::cs_mv_gelu(&third.forward(&x)?)?)
+        in_layer_of("SteerableResNet::forward", x, || {
+            let [first, second, third, fourth] = &self.ends;
+            let x = fields::cs_mv_gelu(&first.forward(x)?)?;
+            let mut x = fields::cs_mv_gelu(&second.forward(&x)?)?;
+            for Block([first, second]) in &self.blocks {
+                let y = fields::cs_mv_gelu(&self.normalized(&first.forward(&x)?)?)?;
+                let y = self.normalized(&second.forward(&y)?)?;
+                x = fields::cs_mv_gelu(&y.add(&x)?)?;
+            }
+            fourth.forward(&fields::cs_mv_gelu(&third.forward(&x)?)?)
+        })
     }
 }

@@ -5,7 +5,11 @@ use super::{
     g3::{BlockNorm, G3Block, normalized},
     refuse,
 };
-use crate::{Module, Placement, Result, Visitor, error::at_least_one, layers::Layer};
+use crate::{
+    DeepClone, Module, Placement, Result, Visitor,
+    error::{at_least_one, in_layer_of},
+    layers::Layer,
+};
 use gradewise_autograd::{Tensor, concat};
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +41,7 @@ impl Default for G3UNetConfig {
 }
 
 /// A step of the U-Net: a block, or a change of resolution.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 enum Step {
     /// The name of the block within the step, and the block.
     Block(&'static str, Box<G3Block>),
@@ -54,7 +58,7 @@ impl Module for Step {
     }
 }
 
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Middle {
     res1: G3Block,
     res2: G3Block,
@@ -62,7 +66,7 @@ struct Middle {
 
 /// The U-Net of rotated vectors (Ruhe et al. 2023, arXiv:2302.06594): `[3, batch, height, width, inputs]` to `[…, outputs]`, with extents
 /// that are multiples of 2^(grids − 1).
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct G3UNet {
     conv1: G3Conv,
     down: Vec<Step>,
@@ -143,30 +147,32 @@ impl G3UNet {
 
 impl Layer for G3UNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut x = self.conv1.forward(x)?;
-        let mut passed = vec![x.clone()];
-        for step in &self.down {
-            x = match step {
-                Step::Block(_, block) => block.forward(&x)?,
-                Step::Scale(conv) => conv.forward(&x)?,
-            };
-            passed.push(x.clone());
-        }
-        x = self.middle.res2.forward(&self.middle.res1.forward(&x)?)?;
-        for step in &self.up {
-            x = match step {
-                Step::Scale(conv) => conv.forward(&x)?,
-                Step::Block(_, block) => {
-                    // There is one skip connection for each block on the way up.
-                    let joined = match passed.pop() {
-                        Some(skip) => concat(&[&x, &skip], 4)?,
-                        None => x,
-                    };
-                    block.forward(&joined)?
-                }
-            };
-        }
-        let x = self.activation.forward(&normalized(self.norm.as_ref(), &x)?)?;
-        self.conv2.forward(&x)
+        in_layer_of("G3UNet::forward", x, || {
+            let mut x = self.conv1.forward(x)?;
+            let mut passed = vec![x.clone()];
+            for step in &self.down {
+                x = match step {
+                    Step::Block(_, block) => block.forward(&x)?,
+                    Step::Scale(conv) => conv.forward(&x)?,
+                };
+                passed.push(x.clone());
+            }
+            x = self.middle.res2.forward(&self.middle.res1.forward(&x)?)?;
+            for step in &self.up {
+                x = match step {
+                    Step::Scale(conv) => conv.forward(&x)?,
+                    Step::Block(_, block) => {
+                        // There is one skip connection for each block on the way up.
+                        let joined = match passed.pop() {
+                            Some(skip) => concat(&[&x, &skip], 4)?,
+                            None => x,
+                        };
+                        block.forward(&joined)?
+                    }
+                };
+            }
+            let x = self.activation.forward(&normalized(self.norm.as_ref(), &x)?)?;
+            self.conv2.forward(&x)
+        })
     }
 }

@@ -1,7 +1,10 @@
 //! Self-attention.
 
 use super::{Dropout, Layer, Linear};
-use crate::{Builder, Error, Module, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Error, Module, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::ops::{AttentionOptions, attention::Sequences};
 
@@ -9,7 +12,7 @@ use gradewise_kernels::ops::{AttentionOptions, attention::Sequences};
 /// and values of all heads, attention in each head, and one linear map of the concatenated heads.
 ///
 /// Parameters: `qkv.weight` `[features, 3·features]`, `qkv.bias`, `out.weight` `[features, features]`, `out.bias`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SelfAttention {
     qkv: Linear,
     out: Linear,
@@ -92,7 +95,7 @@ impl SelfAttention {
     /// # Errors
     /// As [`forward`](Layer::forward); sequences that do not end at the tokens.
     pub fn forward_packed(&self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
-        self.attend(x, Some(sequences.clone()))
+        in_layer_of("SelfAttention::forward_packed", x, || self.attend(x, Some(sequences.clone())))
     }
 
     fn attend(&self, x: &Tensor, sequences: Option<Sequences>) -> Result<Tensor> {
@@ -105,6 +108,6 @@ impl SelfAttention {
 
 impl Layer for SelfAttention {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.attend(x, None)
+        in_layer_of("SelfAttention::forward", x, || self.attend(x, None))
     }
 }

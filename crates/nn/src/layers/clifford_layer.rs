@@ -1,7 +1,10 @@
 //! The layer of the Flash-Clifford family.
 
 use super::{Layer, mv_linear::Bias};
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, LayerOptions, ProductOptions},
@@ -28,7 +31,7 @@ use gradewise_core::{Algebra, Signature};
 /// assert_eq!(grads.get(&x)?.shape(), x.shape());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct CliffordLayer {
     #[module(skip)]
     algebra: Algebra,
@@ -103,18 +106,20 @@ impl CliffordLayerBuilder {
 
 impl Layer for CliffordLayer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let bias = self.linear_bias.tensor();
-        let operands = clifford::CliffordLayer {
-            x,
-            linear: &self.linear_weight.tensor(),
-            bias: Some((&bias, self.bias)),
-            w: &self.gp_weight.tensor(),
-        };
-        let options = LayerOptions {
-            fully_connected: self.fully_connected,
-            product: ProductOptions { gate: true, normalize: self.normalize },
-            recompute: self.recompute,
-        };
-        Ok(clifford::clifford_layer(&self.algebra, &operands, options)?)
+        in_layer_of("CliffordLayer::forward", x, || {
+            let bias = self.linear_bias.tensor();
+            let operands = clifford::CliffordLayer {
+                x,
+                linear: &self.linear_weight.tensor(),
+                bias: Some((&bias, self.bias)),
+                w: &self.gp_weight.tensor(),
+            };
+            let options = LayerOptions {
+                fully_connected: self.fully_connected,
+                product: ProductOptions { gate: true, normalize: self.normalize },
+                recompute: self.recompute,
+            };
+            Ok(clifford::clifford_layer(&self.algebra, &operands, options)?)
+        })
     }
 }

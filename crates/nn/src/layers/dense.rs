@@ -1,13 +1,16 @@
 //! The ordinary linear layer.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::Tensor;
 
 /// `x·weight + bias` over the last axis: `[…, in]` → `[…, out]`.
 ///
 /// Parameters: `weight` `[in, out]` with variance 1/in and `bias` `[out]`, zero.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct Linear {
     weight: Parameter,
     bias: Option<Parameter>,
@@ -43,10 +46,12 @@ impl LinearBuilder {
 
 impl Layer for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let product = x.matmul(&self.weight.tensor())?;
-        match &self.bias {
-            Some(bias) => Ok(product.add(&bias.tensor())?),
-            None => Ok(product),
-        }
+        in_layer_of("Linear::forward", x, || {
+            let product = x.matmul(&self.weight.tensor())?;
+            match &self.bias {
+                Some(bias) => Ok(product.add(&bias.tensor())?),
+                None => Ok(product),
+            }
+        })
     }
 }

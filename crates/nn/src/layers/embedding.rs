@@ -1,6 +1,9 @@
 //! The embedding layer.
 
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer},
+};
 use gradewise_autograd::Tensor;
 use gradewise_core::Shape;
 use gradewise_kernels::Index;
@@ -8,7 +11,7 @@ use gradewise_kernels::Index;
 /// A lookup table with a feature vector for each entry.
 ///
 /// Parameter: `weight` `[entries, features]`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct Embedding {
     weight: Parameter,
 }
@@ -45,7 +48,7 @@ impl Embedding {
     /// # Errors
     /// A bound of `ids` other than the number of entries, a shape with another number of elements than `ids`, another device.
     pub fn forward(&self, ids: &Index, shape: impl Into<Shape>) -> Result<Tensor> {
-        Ok(self.weight.tensor().embedding(ids, shape)?)
+        in_layer("Embedding::forward", || Ok(self.weight.tensor().embedding(ids, shape)?))
     }
 
     /// The table `[entries, features]`.

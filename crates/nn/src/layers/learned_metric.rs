@@ -1,7 +1,10 @@
 //! The steerable product in a learned metric.
 
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
-use crate::{Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{Tensor, clifford::metric_sgp};
 use gradewise_core::{Algebra, Signature};
 
@@ -14,7 +17,7 @@ use gradewise_core::{Algebra, Signature};
 ///
 /// Parameters: `metric` `[n]`, and those of [`SteerableProduct`](super::SteerableProduct) under their names, `weight` with the grade paths
 /// of Cl(n,0).
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct MetricProduct {
     metric: Parameter,
     weight: Parameter,
@@ -61,9 +64,11 @@ impl MetricProduct {
 
 impl Layer for MetricProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let right = self.normalization.forward(&self.linear_right.forward(x)?)?;
-        let product = metric_sgp(&self.metric.tensor(), x, &right, &self.weight.tensor())?;
-        Ok(self.linear_left.forward(x)?.add(&product)?.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?)
+        in_layer_of("MetricProduct::forward", x, || {
+            let right = self.normalization.forward(&self.linear_right.forward(x)?)?;
+            let product = metric_sgp(&self.metric.tensor(), x, &right, &self.weight.tensor())?;
+            Ok(self.linear_left.forward(x)?.add(&product)?.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?)
+        })
     }
 }
 

@@ -26,7 +26,7 @@ pub use mv_linear::{Bias, MvLinear, MvLinearBuilder};
 pub use mv_norm::{MvLayerNorm, MvLayerNormBuilder, MvNormalization, MvNormalizationBuilder};
 pub use mv_silu::{MvSilu, MvSiluBuilder};
 pub use regular::{Dropout, LayerNorm, LayerNormBuilder, RmsNorm, RmsNormBuilder};
-pub use sequential::{Activation, Sequential};
+pub use sequential::{Activation, DynLayer, Sequential};
 pub use steerable::{SteerableProduct, SteerableProductBuilder};
 pub use traceless::{TracelessProduct, TracelessProductBuilder, symmetric_traceless};
 

@@ -1,7 +1,10 @@
 //! A block of the equivariant networks.
 
 use super::{Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct};
-use crate::{Builder, Module, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, MvBlock as Operands},
@@ -12,7 +15,7 @@ use gradewise_core::{Algebra, Signature};
 /// operator where the device has a kernel for it.
 ///
 /// Parameters: those of [`MvLinear`], [`MvSilu`], [`SteerableProduct`] and [`MvLayerNorm`] under `0`, `1`, `2` and `3`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct MvBlock {
     #[module(skip)]
     algebra: Algebra,
@@ -65,7 +68,7 @@ impl MvBlock {
 
 impl Layer for MvBlock {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.run(x, None)
+        in_layer_of("MvBlock::forward", x, || self.run(x, None))
     }
 }
 
@@ -75,7 +78,7 @@ impl MvBlock {
     /// # Errors
     /// As [`forward`](Layer::forward); a residual of another shape than the result's.
     pub fn forward_residual(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
-        self.run(x, Some(residual))
+        in_layer_of("MvBlock::forward_residual", x, || self.run(x, Some(residual)))
     }
 
     fn run(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {

@@ -1,7 +1,10 @@
 //! The grade-wise linear layer.
 
 use super::Layer;
-use crate::{Builder, Error, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Error, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -11,7 +14,7 @@ pub use gradewise_autograd::clifford::Bias;
 ///
 /// Parameters: `weight` `[grades, in, out]` (`[in, out]` when shared) with variance 1/in, and `bias` `[out]`, zero, on
 /// the scalar blade by default (see [`Bias`]).
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct MvLinear {
     #[module(skip)]
     algebra: Algebra,
@@ -88,8 +91,10 @@ impl MvLinearBuilder {
 
 impl Layer for MvLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let bias = self.bias.as_ref().map(Parameter::tensor);
-        let bias = bias.as_ref().map(|bias| (bias, self.blades));
-        Ok(clifford::mv_linear(&self.algebra, x, &self.weight.tensor(), bias)?)
+        in_layer_of("MvLinear::forward", x, || {
+            let bias = self.bias.as_ref().map(Parameter::tensor);
+            let bias = bias.as_ref().map(|bias| (bias, self.blades));
+            Ok(clifford::mv_linear(&self.algebra, x, &self.weight.tensor(), bias)?)
+        })
     }
 }

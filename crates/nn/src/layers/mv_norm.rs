@@ -1,14 +1,17 @@
 //! Normalisations of multivectors.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
 /// Divides each grade by a learned interpolation between 1 and its norm (Ruhe et al. 2023, arXiv:2305.11141).
 ///
 /// Parameter: `a` `[features, grades]`, zero.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct MvNormalization {
     #[module(skip)]
     algebra: Algebra,
@@ -44,14 +47,16 @@ impl MvNormalizationBuilder {
 
 impl Layer for MvNormalization {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(clifford::mv_normalization(&self.algebra, x, &self.a.tensor())?)
+        in_layer_of("MvNormalization::forward", x, || {
+            Ok(clifford::mv_normalization(&self.algebra, x, &self.a.tensor())?)
+        })
     }
 }
 
 /// Divides by the mean norm over features, with a learned gain (Ruhe et al. 2023, arXiv:2305.11141).
 ///
 /// Parameter: `a` `[features]`, one.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct MvLayerNorm {
     #[module(skip)]
     algebra: Algebra,
@@ -87,6 +92,8 @@ impl MvLayerNormBuilder {
 
 impl Layer for MvLayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(clifford::mv_layer_norm(&self.algebra, x, &self.a.tensor())?)
+        in_layer_of("MvLayerNorm::forward", x, || {
+            Ok(clifford::mv_layer_norm(&self.algebra, x, &self.a.tensor())?)
+        })
     }
 }

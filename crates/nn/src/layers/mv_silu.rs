@@ -1,7 +1,10 @@
 //! The multivector SiLU.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -9,7 +12,7 @@ use gradewise_core::{Algebra, Signature};
 /// et al. 2023, arXiv:2305.11141).
 ///
 /// Parameters: `a` and `b` `[features, grades]`, one and zero.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct MvSilu {
     #[module(skip)]
     algebra: Algebra,
@@ -46,6 +49,8 @@ impl MvSiluBuilder {
 
 impl Layer for MvSilu {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(clifford::mv_silu(&self.algebra, x, &self.a.tensor(), &self.b.tensor())?)
+        in_layer_of("MvSilu::forward", x, || {
+            Ok(clifford::mv_silu(&self.algebra, x, &self.a.tensor(), &self.b.tensor())?)
+        })
     }
 }

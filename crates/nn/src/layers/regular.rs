@@ -1,7 +1,10 @@
 //! Norms and dropout on ordinary features.
 
 use super::Layer;
-use crate::{Builder, Error, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Error, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{Tensor, is_training, training_stream};
 use gradewise_kernels::ops::layer_norm::EPSILON;
 use gradewise_kernels::ops::{RandomStream, attention::AttentionDropout};
@@ -10,7 +13,7 @@ use gradewise_kernels::ops::{RandomStream, attention::AttentionDropout};
 /// al. 2016, arXiv:1607.06450). The variance is computed from centred values.
 ///
 /// Parameters: `weight`, one, and `bias`, zero, both `[features]`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct LayerNorm {
     weight: Parameter,
     bias: Parameter,
@@ -37,14 +40,16 @@ impl LayerNormBuilder {
 
 impl Layer for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.layer_norm(Some(&self.weight.tensor()), Some(&self.bias.tensor()), EPSILON)?)
+        in_layer_of("LayerNorm::forward", x, || {
+            Ok(x.layer_norm(Some(&self.weight.tensor()), Some(&self.bias.tensor()), EPSILON)?)
+        })
     }
 }
 
 /// Scales the last axis to mean square 1, then by a weight: x/√(mean of x² + ε)·weight (Zhang & Sennrich 2019, arXiv:1910.07467).
 ///
 /// Parameter: `weight`, one, `[features]`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct RmsNorm {
     weight: Parameter,
     #[module(skip)]
@@ -82,7 +87,7 @@ impl RmsNormBuilder {
 
 impl Layer for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.rms_norm(Some(&self.weight.tensor()), self.epsilon)?)
+        in_layer_of("RmsNorm::forward", x, || Ok(x.rms_norm(Some(&self.weight.tensor()), self.epsilon)?))
     }
 }
 

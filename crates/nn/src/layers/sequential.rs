@@ -1,12 +1,30 @@
 //! Composition of layers.
 
 use super::Layer;
-use crate::{Module, Result, Visitor};
+use crate::{DeepClone, Module, Result, Visitor};
 use gradewise_autograd::Tensor;
 
+/// A layer behind a pointer that can be cloned: any [`Layer`] that is `Clone`.
+pub trait DynLayer: Layer {
+    /// A copy with parameters of its own.
+    fn boxed_clone(&self) -> Box<dyn DynLayer>;
+}
+
+impl<L: Layer + Clone + 'static> DynLayer for L {
+    fn boxed_clone(&self) -> Box<dyn DynLayer> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn DynLayer> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
+}
+
 /// Applies layers in order. Their parameters are named by position: `0.weight`, `1.a`, …
-#[derive(Default)]
-pub struct Sequential(Vec<Box<dyn Layer>>);
+#[derive(Default, DeepClone)]
+pub struct Sequential(Vec<Box<dyn DynLayer>>);
 
 impl Sequential {
     /// No layers: the identity.
@@ -16,7 +34,7 @@ impl Sequential {
 
     /// Appends `layer`.
     #[must_use]
-    pub fn then(mut self, layer: impl Layer + 'static) -> Self {
+    pub fn then(mut self, layer: impl Layer + Clone + 'static) -> Self {
         self.0.push(Box::new(layer));
         self
     }
@@ -42,7 +60,11 @@ impl Module for Sequential {
 
 impl Layer for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.0.iter().try_fold(x.clone(), |x, layer| layer.forward(&x))
+        self.0.iter().enumerate().try_fold(x.clone(), |x, (index, layer)| {
+            layer
+                .forward(&x)
+                .map_err(|error| error.in_layer(format!("Sequential::forward, layer {index}"), None))
+        })
     }
 }
 

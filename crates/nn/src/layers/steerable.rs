@@ -1,7 +1,10 @@
 //! The steerable geometric product layer.
 
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, FullSteerableLayer, Steerable, SteerableLayer},
@@ -14,7 +17,7 @@ use gradewise_core::{Algebra, Signature};
 /// The product is `sgp`, with a weight per feature and path, or, fully connected, `fcgp` with a matrix per path.
 /// Parameters: `weight` `[features, paths]` with variance 1/(n+1), or `[paths, in, out]` with variance 1/(in·(n+1));
 /// `linear_right.weight`, `normalization.a`, `linear_left.weight`, `linear_left.bias`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SteerableProduct {
     #[module(skip)]
     algebra: Algebra,
@@ -136,17 +139,19 @@ impl SteerableProduct {
 
 impl Layer for SteerableProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if self.fully_connected {
-            return self.forward_fully_connected(x);
-        }
-        if clifford::steerable_layer_pays(self.weight.shape()[0]) {
-            return self.forward_fused(x);
-        }
-        let right = self.linear_right.forward(x)?;
-        let left = self.linear_left.as_ref().map(|left| left.forward(x)).transpose()?;
-        let weight = self.weight.tensor();
-        let a = self.normalization.a().tensor();
-        let operands = Steerable { x, right: &right, a: &a, w: &weight, left: left.as_ref() };
-        Ok(clifford::steerable_product(&self.algebra, &operands)?)
+        in_layer_of("SteerableProduct::forward", x, || {
+            if self.fully_connected {
+                return self.forward_fully_connected(x);
+            }
+            if clifford::steerable_layer_pays(self.weight.shape()[0]) {
+                return self.forward_fused(x);
+            }
+            let right = self.linear_right.forward(x)?;
+            let left = self.linear_left.as_ref().map(|left| left.forward(x)).transpose()?;
+            let weight = self.weight.tensor();
+            let a = self.normalization.a().tensor();
+            let operands = Steerable { x, right: &right, a: &a, w: &weight, left: left.as_ref() };
+            Ok(clifford::steerable_product(&self.algebra, &operands)?)
+        })
     }
 }

@@ -1,7 +1,10 @@
 //! Rank-2 products of vectors.
 
 use super::Layer;
-use crate::{Builder, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer_of},
+};
 use gradewise_autograd::{Tensor, clifford::traceless_product};
 use gradewise_core::Signature;
 
@@ -24,7 +27,7 @@ use gradewise_core::Signature;
 /// assert_eq!(layer.forward(&vectors)?.shape().dims(), [5, 10, 8]);
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct TracelessProduct {
     #[module(skip)]
     signature: Signature,
@@ -71,8 +74,10 @@ impl TracelessProductBuilder {
 
 impl Layer for TracelessProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (left, right) = (x.matmul(&self.left.tensor())?, x.matmul(&self.right.tensor())?);
-        Ok(traceless_product(self.signature, &left, &right)?)
+        in_layer_of("TracelessProduct::forward", x, || {
+            let (left, right) = (x.matmul(&self.left.tensor())?, x.matmul(&self.right.tensor())?);
+            Ok(traceless_product(self.signature, &left, &right)?)
+        })
     }
 }
 
@@ -115,6 +120,36 @@ mod tests {
                 let error = moved.array().relative_error(expected.array()).unwrap();
                 assert!(error < 1e-12, "{signature}, {odd}: {error:e}");
             }
+        }
+    }
+
+    /// One vector, or one for each feature, times all of them: values and gradients are those of its copies.
+    #[test]
+    fn one_vector_broadcasts_over_rows_and_features() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut random = |shape: &[usize]| {
+            Tensor::randn(shape, DType::F64, &Device::Cpu, &mut rng).unwrap().requires_grad()
+        };
+        let many = random(&[3, 4, 2]);
+        for one in [random(&[3]), random(&[3, 2]), random(&[3, 1, 2]), random(&[3, 4, 1])] {
+            let mut aligned = vec![1; 3];
+            aligned[0] = 3;
+            let rest = one.shape().rank() - 1;
+            aligned[3 - rest..].copy_from_slice(&one.shape()[1..]);
+            let copies = one.reshape(aligned).unwrap().broadcast_to(many.shape()).unwrap();
+            let copies = copies.contiguous().unwrap();
+            let found = symmetric_traceless(&one, &many).unwrap();
+            let expected = symmetric_traceless(&copies, &many).unwrap();
+            assert_eq!(found.to_vec::<f64>().unwrap(), expected.to_vec::<f64>().unwrap());
+            let gradient = |s: &Tensor| {
+                let gradients = s.square().unwrap().sum_all().unwrap().backward().unwrap();
+                gradients.get(&one).unwrap().to_vec::<f64>().unwrap()
+            };
+            let (found, expected) = (gradient(&found), gradient(&expected));
+            assert!(
+                found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12),
+                "{found:?} {expected:?}"
+            );
         }
     }
 

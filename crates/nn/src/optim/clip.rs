@@ -69,6 +69,28 @@ pub fn clip_by_norm(gradients: &mut [Option<Array>], norms: &GradientNorms, limi
     Ok(true)
 }
 
+/// The largest norm of all gradients together, and the largest element.
+pub(crate) type Limits = (Option<f64>, Option<f64>);
+
+/// Applies the limits that are set, the norm's first; returns whether one was exceeded.
+///
+/// # Errors
+/// As [`clip_by_norm`] and [`clip_by_value`].
+pub(crate) fn clip(
+    gradients: &mut [Option<Array>],
+    norms: &GradientNorms,
+    (norm, value): Limits,
+) -> Result<bool> {
+    let mut clipped = false;
+    if let Some(limit) = norm {
+        clipped = clip_by_norm(gradients, norms, limit)?;
+    }
+    if let Some(limit) = value {
+        clipped |= clip_by_value(gradients, limit)?;
+    }
+    Ok(clipped)
+}
+
 /// Clamps every element of every gradient to ± `limit`; returns whether any was beyond.
 ///
 /// # Errors

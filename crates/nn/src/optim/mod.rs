@@ -1,6 +1,7 @@
 //! Optimisers, learning-rate schedules, gradient clipping and diagnostics, loss scaling, and weight averaging.
 
 mod average;
+mod backward_step;
 mod clip;
 mod optimizer;
 mod report;
@@ -9,6 +10,9 @@ mod schedule;
 mod watch;
 
 pub use average::MovingAverage;
+pub(crate) use backward_step::require_loss;
+pub use backward_step::{MAX_CONSECUTIVE_SKIPS, Update};
+pub(crate) use clip::clip;
 pub use clip::{GradientNorms, clip_by_norm, clip_by_value};
 pub use optimizer::{Method, Optimizer};
 pub use report::{GradientReport, GradientState};

@@ -1,5 +1,6 @@
 //! Optimisers with PyTorch's semantics.
 
+use super::{GradientScaler, ScalerState, clip::Limits};
 use crate::checkpoint::TensorFile;
 use crate::{Error, Parameter, Result};
 use gradewise_kernels::{
@@ -94,6 +95,14 @@ pub struct Optimizer {
     method: Method,
     /// The state of each parameter by name. A step looks it up several times, hence the fast hash.
     slots: FxHashMap<String, Slot>,
+    /// The parameters of the model, for [`backward_step`](Self::backward_step); none for the others' steps, which are given theirs.
+    pub(super) parameters: Vec<(String, Parameter)>,
+    /// The largest norm of all gradients and the largest element.
+    pub(super) limits: Limits,
+    pub(super) scaler: Option<GradientScaler>,
+    /// Steps by [`backward_step`](Self::backward_step), and those skipped since the last one.
+    pub(super) steps: u64,
+    pub(super) skips: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -105,13 +114,22 @@ struct Slot {
 }
 
 impl Optimizer {
-    /// An optimiser without history.
+    /// An optimiser without history, whose [`step`](Self::step) is given parameters and gradients; [`for_model`](Self::for_model) makes one for
+    /// [`backward_step`](Self::backward_step).
     ///
     /// # Errors
     /// [`Error::Argument`] for constants outside their range.
     pub fn new(method: Method) -> Result<Self> {
         method.validate()?;
-        Ok(Self { method, slots: FxHashMap::default() })
+        Ok(Self {
+            method,
+            slots: FxHashMap::default(),
+            parameters: Vec::new(),
+            limits: (None, None),
+            scaler: None,
+            steps: 0,
+            skips: 0,
+        })
     }
 
     /// The rule and its constants.
@@ -229,7 +247,11 @@ impl Optimizer {
             }
         }
         let steps: BTreeMap<&str, u64> = slots.iter().map(|(&name, slot)| (name, slot.step)).collect();
-        Ok(serde_json::json!({ "method": self.method, "steps": steps }))
+        let mut state = serde_json::json!({ "method": self.method, "steps": steps });
+        if let Some(scaler) = &self.scaler {
+            state["scaler"] = serde_json::to_value(scaler.state()).unwrap_or_default();
+        }
+        Ok(state)
     }
 
     /// Restores what [`Optimizer::save`] saved for these parameters, bit for bit.
@@ -247,6 +269,8 @@ impl Optimizer {
         struct State {
             method: Method,
             steps: BTreeMap<String, u64>,
+            #[serde(default)]
+            scaler: Option<ScalerState>,
         }
         let refuse = |argument, actual: String, expected: String| Error::Argument {
             operation: "restore optimiser",
@@ -254,7 +278,7 @@ impl Optimizer {
             actual,
             expected,
         };
-        let State { method, steps } = State::deserialize(state)
+        let State { method, steps, scaler: scale } = State::deserialize(state)
             .map_err(|error| refuse("state", error.to_string(), "the state of an optimiser".to_owned()))?;
         if method != self.method {
             return Err(refuse("method", format!("{method:?}"), format!("{:?}", self.method)));
@@ -272,6 +296,9 @@ impl Optimizer {
             };
             let arrays = method.slots().iter().map(read).collect::<Result<_>>()?;
             slots.insert(name.clone(), Slot { step, arrays });
+        }
+        if let (Some(scaler), Some(scale)) = (&mut self.scaler, scale) {
+            scaler.restore(scale)?;
         }
         self.slots = slots;
         Ok(())

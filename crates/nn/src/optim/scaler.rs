@@ -87,6 +87,13 @@ pub struct GradientScaler {
     resident: Mutex<Option<Array>>,
 }
 
+impl Clone for GradientScaler {
+    /// A scaler in the same state, with a resident scale of its own.
+    fn clone(&self) -> Self {
+        Self { config: self.config, state: self.state, resident: Mutex::default() }
+    }
+}
+
 impl GradientScaler {
     /// A scaler at its initial scale.
     ///

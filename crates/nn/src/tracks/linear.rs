@@ -2,8 +2,8 @@
 
 use super::{Rank, TrackSize, Tracks, require_rank};
 use crate::{
-    Module, Parameter, Placement, Result,
-    error::at_least_one,
+    DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer},
     layers::{Bias, Layer, MvLinear},
 };
 use gradewise_autograd::Tensor;
@@ -13,7 +13,7 @@ use gradewise_core::Signature;
 /// other kind would break equivariance.
 ///
 /// Parameters: those of [`MvLinear`] under `multivectors`, and `tensors` and `octupoles` `[inputs, outputs]`; normal with variance 1/inputs.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct TrackLinear {
     multivectors: MvLinear,
     tensors: Option<Parameter>,
@@ -57,14 +57,16 @@ impl TrackLinear {
     /// # Errors
     /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
-        require_rank("TrackLinear", self.rank(), x)?;
-        let mapped = |weight: &Option<Parameter>, of: &Option<Tensor>| {
-            of.as_ref().zip(weight.as_ref()).map(|(of, weight)| of.matmul(&weight.tensor())).transpose()
-        };
-        Ok(Tracks {
-            multivectors: self.multivectors.forward(&x.multivectors)?,
-            tensors: mapped(&self.tensors, &x.tensors)?,
-            octupoles: mapped(&self.octupoles, &x.octupoles)?,
+        in_layer("TrackLinear::forward", || {
+            require_rank("TrackLinear", self.rank(), x)?;
+            let mapped = |weight: &Option<Parameter>, of: &Option<Tensor>| {
+                of.as_ref().zip(weight.as_ref()).map(|(of, weight)| of.matmul(&weight.tensor())).transpose()
+            };
+            Ok(Tracks {
+                multivectors: self.multivectors.forward(&x.multivectors)?,
+                tensors: mapped(&self.tensors, &x.tensors)?,
+                octupoles: mapped(&self.octupoles, &x.octupoles)?,
+            })
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{OCTUPOLE, Rank, TrackSize, Tracks, require_rank};
 use crate::{
-    Module, Parameter, Placement, Result,
-    error::at_least_one,
+    DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer},
     layers::{Layer, MvLayerNorm, MvSilu},
 };
 use gradewise_autograd::{
@@ -18,7 +18,7 @@ const EPSILON: f64 = 1e-8;
 /// [`MvSilu`] on multivectors, S·σ(a‖S‖ + b) on tensors of each rank, with the Frobenius norm ‖S‖ = √(S:S + 1e-8).
 ///
 /// Parameters: `silu.a`, `silu.b`; `slope`, one, and `shift`, zero, both `[channels]`; for rank 3 `octupole_slope` and `octupole_shift`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct TrackGate {
     #[module(skip)]
     rank: Rank,
@@ -53,16 +53,18 @@ impl TrackGate {
     /// # Errors
     /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
-        require_rank("TrackGate", self.rank, x)?;
-        let gated = |of: &Option<Tensor>, slope: &Option<Parameter>, shift: &Option<Parameter>| {
-            let (Some(of), Some(slope), Some(shift)) = (of, slope, shift) else { return Ok(None) };
-            let gate = norm(of)?.mul(&slope.tensor())?.add(&shift.tensor())?.sigmoid()?;
-            Ok::<_, crate::Error>(Some(of.mul(&gate)?))
-        };
-        Ok(Tracks {
-            multivectors: self.silu.forward(&x.multivectors)?,
-            tensors: gated(&x.tensors, &self.slope, &self.shift)?,
-            octupoles: gated(&x.octupoles, &self.octupole_slope, &self.octupole_shift)?,
+        in_layer("TrackGate::forward", || {
+            require_rank("TrackGate", self.rank, x)?;
+            let gated = |of: &Option<Tensor>, slope: &Option<Parameter>, shift: &Option<Parameter>| {
+                let (Some(of), Some(slope), Some(shift)) = (of, slope, shift) else { return Ok(None) };
+                let gate = norm(of)?.mul(&slope.tensor())?.add(&shift.tensor())?.sigmoid()?;
+                Ok::<_, crate::Error>(Some(of.mul(&gate)?))
+            };
+            Ok(Tracks {
+                multivectors: self.silu.forward(&x.multivectors)?,
+                tensors: gated(&x.tensors, &self.slope, &self.shift)?,
+                octupoles: gated(&x.octupoles, &self.octupole_slope, &self.octupole_shift)?,
+            })
         })
     }
 }
@@ -70,7 +72,7 @@ impl TrackGate {
 /// [`MvLayerNorm`] on multivectors; tensors of each rank are divided by √(mean over channels of S:S + 1e-8), with a learned gain.
 ///
 /// Parameters: `multivectors.a`; `tensors` and `octupoles`, one, `[channels]`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct TrackNorm {
     #[module(skip)]
     rank: Rank,
@@ -98,16 +100,18 @@ impl TrackNorm {
     /// # Errors
     /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
-        require_rank("TrackNorm", self.rank, x)?;
-        let normed = |of: &Option<Tensor>, gain: &Option<Parameter>| {
-            let (Some(of), Some(gain)) = (of, gain) else { return Ok(None) };
-            let mean = square(of)?.mean(&[2], true)?;
-            Ok::<_, crate::Error>(Some(of.mul(&mean.add_scalar(EPSILON)?.rsqrt()?)?.mul(&gain.tensor())?))
-        };
-        Ok(Tracks {
-            multivectors: self.multivectors.forward(&x.multivectors)?,
-            tensors: normed(&x.tensors, &self.tensors)?,
-            octupoles: normed(&x.octupoles, &self.octupoles)?,
+        in_layer("TrackNorm::forward", || {
+            require_rank("TrackNorm", self.rank, x)?;
+            let normed = |of: &Option<Tensor>, gain: &Option<Parameter>| {
+                let (Some(of), Some(gain)) = (of, gain) else { return Ok(None) };
+                let mean = square(of)?.mean(&[2], true)?;
+                Ok::<_, crate::Error>(Some(of.mul(&mean.add_scalar(EPSILON)?.rsqrt()?)?.mul(&gain.tensor())?))
+            };
+            Ok(Tracks {
+                multivectors: self.multivectors.forward(&x.multivectors)?,
+                tensors: normed(&x.tensors, &self.tensors)?,
+                octupoles: normed(&x.octupoles, &self.octupoles)?,
+            })
         })
     }
 }

@@ -1,7 +1,11 @@
 //! Products of two linear maps of the same features.
 
 use super::{Rank, TrackLinear, TrackSize, Tracks, multivectors, require_rank};
-use crate::{Module, Parameter, Placement, Result, error::at_least_one, layers::symmetric_traceless};
+use crate::{
+    DeepClone, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer},
+    layers::symmetric_traceless,
+};
 use gradewise_autograd::{
     Tensor,
     clifford::{ProductOptions, sgp, tensor_dot, tensor_tensor, tensor_vector, traceless_coupling},
@@ -33,7 +37,7 @@ use gradewise_core::{Algebra, Signature};
 /// Parameters: those of `left` and `right`; `weight` `[channels, 20]` with variance 1/4, `coupling` `[7, channels]` with variance 1/4 in the
 /// order of the table, `[3, channels]` of a layer that makes no tensors; for rank 3 `octupole_coupling` `[12, channels]` or `[3, channels]`
 /// for the rest of the table.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct TrackProduct {
     #[module(skip)]
     algebra: Algebra,
@@ -106,27 +110,29 @@ impl TrackProduct {
     /// # Errors
     /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
-        require_rank("TrackProduct", self.rank, x)?;
-        let right = self.right.forward(x)?;
-        let left = match self.makes_tensors {
-            true => self.left.forward(x)?,
-            false => self.left.forward(&x.without_tensors())?,
-        };
-        let options = ProductOptions::default();
-        let multivectors =
-            sgp(&self.algebra, &x.multivectors, &right.multivectors, &self.weight.tensor(), options)?;
-        let mut product = Tracks { multivectors, tensors: None, octupoles: None };
-        if let (Some(coupling), Some(s), Some(t)) = (&self.coupling, &x.tensors, &right.tensors) {
-            let coupling = coupling.tensor();
-            product.multivectors = lowered(x, &right, (s, t), &product.multivectors, &coupling)?;
-            if self.makes_tensors {
-                product.tensors = Some(raised(x, &right, (s, t), &coupling)?);
+        in_layer("TrackProduct::forward", || {
+            require_rank("TrackProduct", self.rank, x)?;
+            let right = self.right.forward(x)?;
+            let left = match self.makes_tensors {
+                true => self.left.forward(x)?,
+                false => self.left.forward(&x.without_tensors())?,
+            };
+            let options = ProductOptions::default();
+            let multivectors =
+                sgp(&self.algebra, &x.multivectors, &right.multivectors, &self.weight.tensor(), options)?;
+            let mut product = Tracks { multivectors, tensors: None, octupoles: None };
+            if let (Some(coupling), Some(s), Some(t)) = (&self.coupling, &x.tensors, &right.tensors) {
+                let coupling = coupling.tensor();
+                product.multivectors = lowered(x, &right, (s, t), &product.multivectors, &coupling)?;
+                if self.makes_tensors {
+                    product.tensors = Some(raised(x, &right, (s, t), &coupling)?);
+                }
             }
-        }
-        if let Some(coupling) = &self.octupole_coupling {
-            product = with_octupoles(x, &right, product, &coupling.tensor())?;
-        }
-        left.add(&product)?.scaled(std::f64::consts::FRAC_1_SQRT_2)
+            if let Some(coupling) = &self.octupole_coupling {
+                product = with_octupoles(x, &right, product, &coupling.tensor())?;
+            }
+            left.add(&product)?.scaled(std::f64::consts::FRAC_1_SQRT_2)
+        })
     }
 }
 

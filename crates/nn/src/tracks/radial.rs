@@ -1,8 +1,8 @@
 //! Functions of distances.
 
 use crate::{
-    Error, Module, Placement, Result,
-    error::at_least_one,
+    DeepClone, Error, Module, Placement, Result,
+    error::{at_least_one, in_layer},
     layers::{Activation, Layer, Linear, Sequential},
 };
 use gradewise_autograd::Tensor;
@@ -85,7 +85,7 @@ impl RadialBasis {
 /// Learned functions of a distance: a perceptron of one hidden layer on the basis, times the envelope.
 ///
 /// Parameters: `0.weight`, `0.bias`, `2.weight` as [`Linear`].
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct RadialWeights {
     #[module(flatten)]
     net: Sequential,
@@ -121,7 +121,9 @@ impl RadialWeights {
     /// # Errors
     /// From the device.
     pub fn forward(&self, radial: &Radial) -> Result<Tensor> {
-        let values = self.net.forward(&radial.functions)?.mul(&radial.envelope)?;
-        Ok(values.reshape([1, radial.envelope.shape()[0], self.outputs])?)
+        in_layer("RadialWeights::forward", || {
+            let values = self.net.forward(&radial.functions)?.mul(&radial.envelope)?;
+            Ok(values.reshape([1, radial.envelope.shape()[0], self.outputs])?)
+        })
     }
 }

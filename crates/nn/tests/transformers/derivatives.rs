@@ -78,8 +78,8 @@ fn gradients_are_right_to_second_order() {
         let (x, scalars) = (random(&[blades, 6, 2], &mut rng), random(&[6, 1], &mut rng));
         let run = |inputs: &[Tensor]| loss(&forward, &inputs[0], &inputs[1]);
         let options = GradcheckOptions { samples: 12, ..GradcheckOptions::default() };
-        gradcheck(run, &[&x, &scalars], &options).unwrap_or_else(|error| panic!("{name}: {error}"));
-        gradgradcheck(run, &[&x, &scalars], &options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        gradcheck(&[&x, &scalars], &options, run).unwrap_or_else(|error| panic!("{name}: {error}"));
+        gradgradcheck(&[&x, &scalars], &options, run).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
 

@@ -12,6 +12,7 @@ mod export;
 mod gradcheck;
 mod hardware;
 mod import;
+mod infer;
 mod inspect;
 mod kernels;
 mod memory;
@@ -60,6 +61,7 @@ macro_rules! commands {
 commands! {
     task train::Train;
     task eval::Eval;
+    task infer::Infer;
     plain inspect::Inspect;
     task export::Export;
     plain import::Import;

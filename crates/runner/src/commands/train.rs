@@ -67,6 +67,7 @@ impl TaskCommand for Train {
             seeds: run.seeds.as_deref(),
             at_once: run.at_once,
             curve: run.curve.as_deref(),
+            sweep: &run.sweep,
             dump: run.dump.as_deref(),
             show: run.show,
             settings: &|resolver| run.apply(&self.given, resolver),
@@ -126,6 +127,11 @@ pub struct TrainRun {
     /// curve.json, curve.svg and a table have the test errors.
     #[arg(long, value_name = "LIST", conflicts_with = "resume")]
     pub curve: Option<String>,
+    /// Runs with each of these values of a setting, one after another, into folders named by it: train.lr=1e-3,1e-2. Several --sweep make a
+    /// grid, --seeds each run several times. A run that fails does not end the others. sweep.json and a table have the test errors;
+    /// with --out FOLDER of an earlier sweep, runs that are done are skipped, and others go on.
+    #[arg(long, value_name = "KEY=LIST", conflicts_with_all = ["resume", "curve", "devices", "dump"])]
+    pub sweep: Vec<String>,
     /// Several processes on this host, one for each device: a number, or auto for all GPUs. Batches are divided among them, so results are
     /// those of one device to rounding. The output of ranks other than 0 is in logs/ of the run folder. (runtime.devices)
     #[arg(long, value_name = "N|auto", conflicts_with_all = ["seeds", "curve"])]

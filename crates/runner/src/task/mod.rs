@@ -148,6 +148,23 @@ pub trait Task: Sized + 'static {
         placement: &Placement,
     ) -> gradewise_nn::Result<Measures>;
 
+    /// The samples of a file for `infer`, in this task's format, with the settings of the checkpoint's run. What predictions do not use, such
+    /// as targets, may be anything.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] unless it is implemented; a file that cannot be used.
+    fn read(_path: &Path, _config: &TaskConfig<Self>) -> Result<Self::Data> {
+        Err(without_inference::<Self>("read"))
+    }
+
+    /// The predictions of a model for all samples, which `infer` writes.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] unless it is implemented; from the operators.
+    fn predict(_model: &Self::Model, _data: &Self::Data, _placement: &Placement) -> Result<Predicted> {
+        Err(without_inference::<Self>("predict"))
+    }
+
     /// The largest relative difference, over some random elements u of the group, between the prediction for u·x and the prediction for x
     /// transformed by u. `data` are a few samples. Called only if [`GROUP`](Self::GROUP) is not empty.
     ///
@@ -167,7 +184,7 @@ pub trait Task: Sized + 'static {
     ///
     /// # Errors
     /// A size that the task or the model does not have.
-    fn prediction<'a>(
+    fn program<'a>(
         _model: &'a Self::Model,
         _config: &TaskConfig<Self>,
         _size: PredictionSize<'_>,
@@ -199,6 +216,23 @@ pub trait Task: Sized + 'static {
     ) -> Result<Vec<&'static str>> {
         Ok(Vec::new())
     }
+}
+
+/// The predictions of a model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Predicted {
+    /// Their shape, with the samples along some axis.
+    pub shape: Vec<usize>,
+    /// The numbers in row-major order.
+    pub values: Vec<f64>,
+}
+
+fn without_inference<T: Task>(method: &str) -> Error {
+    Error::Usage(format!(
+        "the task `{}` has no infer: implement Task::{method} for it (Task::read makes samples of a file, Task::predict predicts for them); \
+         eval measures checkpoints of every task",
+        T::NAME
+    ))
 }
 
 /// An option of `train NAME` that stands for a setting.

@@ -6,6 +6,7 @@ pub mod fit;
 mod seeds;
 mod session;
 mod steps;
+mod sweep;
 
 use crate::{
     config::{self, Resolver},
@@ -45,6 +46,8 @@ pub struct Request<'a> {
     pub at_once: usize,
     /// Several runs that differ in their number of samples: a list.
     pub curve: Option<&'a str>,
+    /// Several runs that differ in some settings: a setting and its values each.
+    pub sweep: &'a [String],
     /// Layers whose results for the first samples are written, separated by commas.
     pub dump: Option<&'a str>,
     /// Only prints the settings.
@@ -70,6 +73,18 @@ pub fn run<T: Task>(arguments: &Request<'_>) -> Result<()> {
     }
     let seeds = arguments.seeds.as_ref().map(|text| seeds::parse(text, config.train.seed)).transpose()?;
     let curve = arguments.curve.as_ref().map(|text| curve::configs::<T>(text, &resolver)).transpose()?;
+    let grid = (!arguments.sweep.is_empty()).then(|| sweep::Grid::parse(arguments.sweep)).transpose()?;
+    if let Some(grid) = &grid {
+        if arguments.at_once > 1 {
+            let reason = "runs of a sweep run one after another; leave out --at-once";
+            return Err(Error::Usage(format!("--sweep: {reason}")));
+        }
+        if seeds.is_some() && grid.has("train.seed") {
+            let reason = "sweep over train.seed, or give --seeds, but not both";
+            return Err(Error::Usage(format!("--sweep: {reason}")));
+        }
+    }
+    let several = seeds.is_some() || curve.is_some() || grid.is_some();
     let mut config = config;
     if arguments.at_once > 1 && config.runtime.fit_memory {
         return Err(Error::Usage(
@@ -80,35 +95,38 @@ pub fn run<T: Task>(arguments: &Request<'_>) -> Result<()> {
     run::require_deterministic(&config.runtime, Launch::from_env()?.as_ref())?;
     let launch = match devices::plan(&mut config.runtime)? {
         devices::Planned::Here(launch) => launch,
-        devices::Planned::Elsewhere(_) if seeds.is_some() || curve.is_some() => return Err(one_at_a_time()),
+        devices::Planned::Elsewhere(_) if several => return Err(one_at_a_time()),
         devices::Planned::Elsewhere(plan) => {
             return devices::supervise::<T>(arguments, &plan, config.runtime.deterministic);
         }
     };
-    if launch.is_some() && (seeds.is_some() || curve.is_some()) {
+    if launch.is_some() && several {
         return Err(one_at_a_time());
     }
     let caller = if arguments.at_once > 1 { Caller::Others } else { Caller::This };
     let placement = run::placement_for(caller, &config.runtime, launch.as_ref())?;
     let team = Team::join(launch.as_ref(), &placement.device)?;
-    let result = shared::<T>(arguments, &config, resumed, seeds, curve, placement, &team);
+    let grid = grid.as_ref().map(|grid| (grid, &resolver));
+    let result = shared::<T>(arguments, &config, resumed, (seeds, curve, grid), placement, &team);
     team.leave(result)
 }
 
 fn one_at_a_time() -> Error {
     Error::Usage(
-        "--seeds and --curve are runs one after another, each on one device; leave the launcher and --devices out"
+        "--seeds, --curve and --sweep are runs one after another, each on one device; leave the launcher and --devices out"
             .to_owned(),
     )
 }
+
+/// What several runs differ in: seeds, settings of a learning curve, a grid over the settings.
+type Several<'a, T> = (Option<Vec<u64>>, Option<Vec<TaskConfig<T>>>, Option<(&'a sweep::Grid, &'a Resolver)>);
 
 /// The work of each process of a run, on its part of the batches.
 fn shared<T: Task>(
     arguments: &Request<'_>,
     config: &TaskConfig<T>,
     resumed: Option<RunFolder>,
-    seeds: Option<Vec<u64>>,
-    curve: Option<Vec<TaskConfig<T>>>,
+    (seeds, curve, grid): Several<'_, T>,
     placement: Placement,
     team: &Team,
 ) -> Result<()> {
@@ -128,6 +146,9 @@ fn shared<T: Task>(
     let (preset, at_once) = (arguments.preset, arguments.at_once);
     let runs = Runs { placement, data, interrupt, team, at_once, dump, preset };
     let out = arguments.out;
+    if let Some((grid, resolver)) = grid {
+        return sweep::train(&runs, grid, (resolver, config), seeds.as_deref(), out);
+    }
     match (curve, seeds) {
         (Some(configs), seeds) => {
             curve::train(&runs, &configs, &seeds.unwrap_or_else(|| vec![config.train.seed]), out)

@@ -150,6 +150,13 @@ fn chosen(kind_of: &[usize], kinds: usize, blades: usize, placement: &Placement)
 #[derive(Debug, Default)]
 pub struct Complexes(Mutex<Vec<Known>>);
 
+impl Clone for Complexes {
+    /// A cache without complexes.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 /// A complex, with the sizes and the placement it was built for.
 type Known = ([usize; 3], Placement, Arc<SimplicialComplex>);
 

@@ -3,7 +3,7 @@
 use crate::data::fields::{FieldLayout, TimeAxis};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_nn::{
-    Error, Module, Placement, Result, Visitor,
+    DeepClone, Error, Module, Placement, Result, Visitor,
     fields::{
         CliffordResNet, CliffordResNetConfig, FieldBlock, FieldNet, FieldNetConfig, PlainResNet,
         PlainResNetConfig, SteerableResNet, SteerableResNetConfig,
@@ -68,6 +68,7 @@ pub struct FieldTask {
     pub outputs: usize,
 }
 
+#[derive(DeepClone)]
 enum Net {
     Steerable(SteerableResNet),
     Clifford(CliffordResNet),
@@ -77,6 +78,7 @@ enum Net {
 
 /// A network on fields that have only the blades of the data: `[blades, batch, *grid, inputs]` to `[…, outputs]`. The other blades are set
 /// to 0 at the input and dropped at the output.
+#[derive(DeepClone)]
 pub struct FieldModel {
     net: Net,
     layout: &'static FieldLayout,

@@ -6,7 +6,7 @@ use gradewise_autograd::{BackwardOptions, Tensor, concat, grad};
 use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
 use gradewise_nn::{
-    Error, Module, Placement, Result, Visitor,
+    DeepClone, Error, Module, Placement, Result, Visitor,
     layers::{Layer, MvLinear},
     loss,
     tracks::{RadialBasis, Rank, TrackSize},
@@ -48,6 +48,7 @@ impl Default for ForceFieldConfig {
 }
 
 /// A model of an energy.
+#[derive(DeepClone)]
 pub enum ForceField {
     /// Messages between all pairs.
     Messages(MessageField),
@@ -133,7 +134,7 @@ const CHANNELS: usize = 2;
 /// The energy of charged particles: rounds of messages in Cl(3,0) as in the n-body model of Ruhe et al. (2023, arXiv:2305.11141); the sum
 /// over particles of the scalar part of the last features is the energy. Forces are exactly its negative gradient, so their dynamics
 /// conserves it.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct MessageField {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,

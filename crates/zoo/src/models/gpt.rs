@@ -7,7 +7,7 @@ use gradewise_kernels::{
     ops::{CrossEntropyOptions, Order},
 };
 use gradewise_nn::{
-    Error, Module, Parameter, Placement, Result, Visitor,
+    DeepClone, Error, Module, Parameter, Placement, Result, Visitor,
     data::at_least_one,
     layers::{Activation, Dropout, Embedding, Layer, LayerNorm, Linear, SelfAttention},
 };
@@ -50,6 +50,7 @@ impl Default for GptConfig {
 }
 
 /// x + attention(norm(x)), then x + perceptron(norm(x)).
+#[derive(DeepClone)]
 struct Block {
     norms: [LayerNorm; 2],
     attention: SelfAttention,
@@ -107,17 +108,7 @@ impl Layer for Block {
 /// As [`Block::forward`], with recomputation in the backward pass.
 fn recomputed(block: &Arc<Block>, x: &Tensor) -> Result<Tensor> {
     let block = Arc::clone(block);
-    let forward = move |x: &[Tensor]| {
-        block.forward(&x[0]).map_err(|error| match error {
-            Error::Autograd(error) => error,
-            Error::Kernels(error) => error.into(),
-            Error::Core(error) => gradewise_kernels::Error::from(error).into(),
-            other => {
-                gradewise_autograd::Error::Argument { operation: "checkpoint", message: other.to_string() }
-            }
-        })
-    };
-    Ok(checkpoint(&[x], forward)?)
+    Ok(checkpoint(&[x], move |x| Ok(block.forward(&x[0])?))?)
 }
 
 /// Seeds of the dropout of attention weights, beyond those of the residual branches.
@@ -127,7 +118,7 @@ const ATTENTION_SEEDS: u64 = 1 << 32;
 const DEVIATION: f64 = 0.02;
 
 /// The model: embeddings of bytes and of positions, blocks, a norm, and the transposed byte embeddings as the output layer.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct Gpt {
     tokens: Embedding,
     positions: Parameter,

@@ -5,7 +5,7 @@ use crate::data::gravity::DURATION;
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::{DType, Device, Shape, ops};
 use gradewise_nn::{
-    Error, Module, Placement, Result, Visitor,
+    DeepClone, Error, Module, Placement, Result, Visitor,
     geometric::{
         Channels, Space, Streams, TokenBatch,
         gatr::{AttentionConfig, GATr, GATrConfig, JoinReference},
@@ -88,6 +88,7 @@ impl GravityConfig {
 }
 
 /// A model that predicts the positions of bodies that attract each other.
+#[derive(DeepClone)]
 pub enum GravityModel {
     /// Messages between all pairs, with the sender's mass as the attribute of an edge.
     Messages(NBody),
@@ -161,7 +162,7 @@ impl Module for GravityModel {
 /// not under reflections: input points always have the weight 1, whereas a reflection changes the weight to −1.
 ///
 /// Parameters: those of the published network, under `net`.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct GravityTransformer {
     net: GATr,
     #[module(skip)]

@@ -4,7 +4,7 @@ use super::{CL5, HullVolume, MessagePassing, PerceptronConfig};
 use crate::data::{Complexes, SimplicialComplex};
 use gradewise_autograd::Tensor;
 use gradewise_nn::{
-    Module, Placement, Result, Visitor,
+    DeepClone, Module, Placement, Result, Visitor,
     layers::{Activation, Layer, Linear, MetricProduct, MvLinear, Sequential},
 };
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,7 @@ fn products() -> HullKind {
 }
 
 /// A model of the volume of a hull.
+#[derive(DeepClone)]
 pub enum HullModel {
     /// Products of all points.
     Products(HullVolume),
@@ -96,7 +97,7 @@ impl Layer for HullModel {
 /// whose mean over the simplices of a sample is the volume. It is invariant under O(5), translations and permutations of the points.
 ///
 /// 16 points have 696 simplices and 4,080 messages.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct HullSimplices {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,

@@ -3,7 +3,7 @@
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
 use gradewise_nn::{
-    Module, Placement, Result, Visitor,
+    DeepClone, Module, Placement, Result, Visitor,
     data::Edges,
     layers::{Layer, MvBlock},
 };
@@ -11,6 +11,7 @@ use gradewise_nn::{
 /// A sequence of identical blocks: mv_linear → mv_silu → steerable product → mv_layer_norm ([`MvBlock`]).
 ///
 /// Parameters are named by the position of their layer, counted across blocks: `0.weight`, `1.a`, `2.weight`, `3.a`, `4.weight`, ….
+#[derive(DeepClone)]
 pub struct MvMlp(Vec<MvBlock>);
 
 impl MvMlp {
@@ -61,7 +62,7 @@ impl Layer for MvMlp {
 
 /// One round of messages: `m_ij = edge([h_i − h_j, e_ij])`, averaged over j, then `h_i += node([h_i, m̄_i])` (Ruhe et al.
 /// 2023, arXiv:2305.11141).
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct MessagePassing {
     edge: MvMlp,
     node: MvMlp,

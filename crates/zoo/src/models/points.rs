@@ -4,8 +4,8 @@
 use gradewise_autograd::Tensor;
 use gradewise_core::Signature;
 use gradewise_nn::{
-    Module, Placement, Result,
-    layers::{Activation, Layer, Linear, MvLinear, MvSilu, Sequential, SteerableProduct},
+    DeepClone, Module, Placement, Result,
+    layers::{Activation, DynLayer, Layer, Linear, MvLinear, MvSilu, Sequential, SteerableProduct},
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct PerceptronConfig {
 ///
 /// A fully connected product of the three vectors to `hidden` features, `layers − 1` times [`MvSilu`], a fully connected product
 /// to one; its pseudoscalar part is the prediction, so reflections change the sign by construction.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct SignedVolume(#[module(flatten)] Sequential);
 
 impl SignedVolume {
@@ -66,10 +66,10 @@ impl Layer for SignedVolume {
 ///
 /// A linear map to `hidden` features, shared by the grades, `layers` steerable products, the norms of the multivectors, and a
 /// perceptron with one hidden layer of as many units.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct HullVolume {
     embedding: MvLinear,
-    products: Vec<Box<dyn Layer>>,
+    products: Vec<Box<dyn DynLayer>>,
     readout: Sequential,
 }
 
@@ -96,7 +96,7 @@ impl HullVolume {
         config: &PerceptronConfig,
         placement: &Placement,
         rng: &mut R,
-        product: impl Fn(&mut R) -> Result<Box<dyn Layer>>,
+        product: impl Fn(&mut R) -> Result<Box<dyn DynLayer>>,
     ) -> Result<Self> {
         let PerceptronConfig { hidden, layers } = *config;
         Ok(Self {
@@ -132,7 +132,7 @@ pub struct O5Config {
 /// A linear map to 8 features, a steerable product, whose scalar parts are polynomials in the invariants, and a perceptron on these with
 /// two hidden layers and rectifiers. The output is scaled to the mean and deviation of the target
 /// ([`O5_MEAN`](crate::data::points::O5_MEAN)).
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct O5Regression {
     embedding: MvLinear,
     product: SteerableProduct,

@@ -5,7 +5,7 @@ use crate::data::atoms::{AtomBatch, AtomSet, Frame, Labels, SPECIES, Vector, ele
 use gradewise_autograd::{BackwardOptions, Tensor, grad};
 use gradewise_kernels::{Array, DType};
 use gradewise_nn::{
-    Error, Module, Parameter, Placement, Result,
+    DeepClone, Error, Module, Parameter, Placement, Result,
     data::{Samples, for_each_batch},
     layers::{Activation, Embedding, Layer, Linear, Sequential},
     tracks::{RadialBasis, Rank, TrackSize, Tracks},
@@ -77,7 +77,7 @@ impl Default for PotentialConfig {
 ///
 /// Forces and stresses are its exact derivatives. Parameters `reference` `[119, 1]` (eV), `known` `[119, 1]` and `scale` `[1]` follow from
 /// the training frames ([`calibrate`](Self::calibrate)) and are not trained.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct Potential {
     #[module(skip)]
     config: PotentialConfig,

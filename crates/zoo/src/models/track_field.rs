@@ -3,7 +3,7 @@
 use crate::data::nbody::NBodyBatch;
 use gradewise_autograd::Tensor;
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     data::Edges,
     layers::{Activation, Layer, Linear, Sequential},
     tracks::{
@@ -19,7 +19,7 @@ const READOUT: f64 = 0.1;
 ///
 /// Products are polynomials without normalisation, as in many-body expansions of potentials (Batatia et al. 2022, arXiv:2206.07697). One
 /// round with tensors spans every invariant of degree 4 of sums over neighbours of spherical functions of degree 2.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct TrackField {
     #[module(skip)]
     basis: RadialBasis,
@@ -32,7 +32,7 @@ pub struct TrackField {
 }
 
 /// A round: messages, and two products of the features with them.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub(super) struct TrackRound {
     messages: TrackMessages,
     join: TrackLinear,

@@ -78,7 +78,7 @@ impl Samples for NBodyData {
 /// # Errors
 /// [`Error::Argument`] for a batch size of zero; from the device.
 pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec<f64>> {
-    predict_by(|batch| model.forward(batch), data, batch_size, &model.placement())
+    predict_by(data, batch_size, &model.placement(), |batch| model.forward(batch))
 }
 
 /// As [`predict`], with a function that maps a batch to positions `[3, systems × particles]`.
@@ -86,10 +86,10 @@ pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec
 /// # Errors
 /// As [`predict`].
 pub fn predict_by(
-    forward: impl Fn(&NBodyBatch) -> Result<Tensor>,
     data: &impl Samples<Batch = Example>,
     batch_size: usize,
     placement: &Placement,
+    forward: impl Fn(&NBodyBatch) -> Result<Tensor>,
 ) -> Result<Vec<f64>> {
     let mut predictions = Vec::new();
     for_each_batch(data, batch_size, placement, |example| {

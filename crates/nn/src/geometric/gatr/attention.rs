@@ -11,7 +11,7 @@ use super::{
     AttentionConfig,
     rotary::RotaryPositions,
 };
-use crate::{Module, Parameter, Placement, Result};
+use crate::{DeepClone, Module, Parameter, Placement, Result, error::in_layer};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::Index;
 
@@ -21,7 +21,7 @@ use gradewise_kernels::Index;
 ///
 /// Parameters: those of `qkv_module` and `out_linear`, `attention.log_weights` `[heads, 1, multivectors]`, and with positions
 /// `pos_encoding.inv_freq`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SelfAttention {
     #[module(skip)]
     space: Space,
@@ -77,18 +77,20 @@ impl SelfAttention {
         additional: Option<&FeaturePlanes>,
         tokens: &TokenBatch,
     ) -> Result<FeaturePlanes> {
-        let [q, k, v] = self.qkv_module.forward(x, additional, tokens, (None, false))?;
-        let positions = self.pos_encoding.as_ref();
-        let q = self.attention.features(&q, true, positions)?;
-        let k = self.attention.features(&k, false, positions)?;
-        let h = attend([&q, &k, &v], tokens)?;
-        let y = self.out_linear.forward(&merge(&self.space, &h, self.of_head)?)?;
-        self.dropout.as_ref().map_or(Ok(y.clone()), |dropout| dropout.forward(&y))
+        in_layer("SelfAttention::forward", || {
+            let [q, k, v] = self.qkv_module.forward(x, additional, tokens, (None, false))?;
+            let positions = self.pos_encoding.as_ref();
+            let q = self.attention.features(&q, true, positions)?;
+            let k = self.attention.features(&k, false, positions)?;
+            let h = attend([&q, &k, &v], tokens)?;
+            let y = self.out_linear.forward(&merge(&self.space, &h, self.of_head)?)?;
+            self.dropout.as_ref().map_or(Ok(y.clone()), |dropout| dropout.forward(&y))
+        })
     }
 }
 
 /// What logits are made of.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Distances {
     log_weights: Parameter,
     #[module(skip)]

@@ -7,11 +7,11 @@ use super::{
     },
     AxialGATrConfig, GATrBlock, JoinReference,
 };
-use crate::{Error, Module, Placement, Result};
+use crate::{DeepClone, Error, Module, Placement, Result, error::in_layer};
 use gradewise_autograd::Tensor;
 
 /// GATr for tokens with two axes, such as objects and times: blocks attend along the second axis and along the first by turns.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct AxialGATr {
     #[module(skip)]
     space: Space,
@@ -72,28 +72,30 @@ impl AxialGATr {
     /// # Errors
     /// Blades, channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &Streams, tokens: AxialTokens, reference: JoinReference<'_>) -> Result<Streams> {
-        let AxialTokens { batch, first, second } = tokens;
-        let sets = TokenBatch::new(batch, first * second);
-        sets.check(x).map_err(|_| Error::Argument {
-            operation: "AxialGATr",
-            argument: "x",
-            actual: format!("{} tokens", x.tokens()),
-            expected: format!("{batch} sets of {first} × {second}"),
-        })?;
-        let reference = reference.rows(&self.space, x, &sets)?;
-        let turned = reference.as_ref().map(|reference| tokens.turned(reference)).transpose()?;
-        let along = [TokenBatch::new(batch * first, second), TokenBatch::new(batch * second, first)];
-        let mut hidden = self.linear_in.forward(&FeaturePlanes::new(&self.space, x)?)?;
-        for (number, block) in self.blocks.iter().enumerate() {
-            hidden = if number % 2 == 0 {
-                block.forward(&hidden, None, reference.as_ref(), &along[0])?
-            } else {
-                let channels = hidden.channels();
-                let x = FeaturePlanes::of_whole(tokens.turned(hidden.whole())?, channels);
-                let y = block.forward(&x, None, turned.as_ref(), &along[1])?;
-                FeaturePlanes::of_whole(tokens.exchanged().turned(y.whole())?, channels)
-            };
-        }
-        self.linear_out.forward(&hidden)?.streams(&self.space)
+        in_layer("AxialGATr::forward", || {
+            let AxialTokens { batch, first, second } = tokens;
+            let sets = TokenBatch::new(batch, first * second);
+            sets.check(x).map_err(|_| Error::Argument {
+                operation: "AxialGATr",
+                argument: "x",
+                actual: format!("{} tokens", x.tokens()),
+                expected: format!("{batch} sets of {first} × {second}"),
+            })?;
+            let reference = reference.rows(&self.space, x, &sets)?;
+            let turned = reference.as_ref().map(|reference| tokens.turned(reference)).transpose()?;
+            let along = [TokenBatch::new(batch * first, second), TokenBatch::new(batch * second, first)];
+            let mut hidden = self.linear_in.forward(&FeaturePlanes::new(&self.space, x)?)?;
+            for (number, block) in self.blocks.iter().enumerate() {
+                hidden = if number % 2 == 0 {
+                    block.forward(&hidden, None, reference.as_ref(), &along[0])?
+                } else {
+                    let channels = hidden.channels();
+                    let x = FeaturePlanes::of_whole(tokens.turned(hidden.whole())?, channels);
+                    let y = block.forward(&x, None, turned.as_ref(), &along[1])?;
+                    FeaturePlanes::of_whole(tokens.exchanged().turned(y.whole())?, channels)
+                };
+            }
+            self.linear_out.forward(&hidden)?.streams(&self.space)
+        })
     }
 }

@@ -7,13 +7,13 @@ use super::{
     },
     GATrConfig, GeoMlp, SelfAttention,
 };
-use crate::{Module, Placement, Result};
+use crate::{DeepClone, Module, Placement, Result, error::in_layer};
 use gradewise_autograd::Tensor;
 
 /// x + attention(norm(x)), then x + mlp(norm(x)).
 ///
 /// Parameters: those of `attention` and `mlp`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct GATrBlock {
     #[module(skip)]
     norm: EquiLayerNorm,
@@ -64,7 +64,9 @@ impl GATrBlock {
         reference: Option<&Tensor>,
         tokens: &TokenBatch,
     ) -> Result<FeaturePlanes> {
-        let x = x.add(&self.attention.forward(&self.norm.forward(x)?, additional, tokens)?)?;
-        x.add(&self.mlp.forward(&self.norm.forward(&x)?, reference)?)
+        in_layer("GATrBlock::forward", || {
+            let x = x.add(&self.attention.forward(&self.norm.forward(x)?, additional, tokens)?)?;
+            x.add(&self.mlp.forward(&self.norm.forward(&x)?, reference)?)
+        })
     }
 }

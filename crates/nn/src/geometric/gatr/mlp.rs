@@ -7,7 +7,7 @@ use super::{
     },
     MlpConfig,
 };
-use crate::{Error, Module, Placement, Result, Visitor};
+use crate::{DeepClone, Error, Module, Placement, Result, Visitor, error::in_layer};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::ops::clifford::table_product::Table;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// from a reference, such as the weight of the input's points.
 ///
 /// Parameters: those of `linear_left`, `linear_right`, `linear_join_left`, `linear_join_right` and `linear_out`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct GeometricBilinear {
     #[module(skip)]
     geometric: Arc<Table>,
@@ -76,24 +76,26 @@ impl GeometricBilinear {
     /// # Errors
     /// Other channels than the layer's.
     pub fn forward(&self, x: &FeaturePlanes, reference: Option<&Tensor>) -> Result<FeaturePlanes> {
-        let of = |table: &Arc<Table>, left: &EquiLinear, right: &EquiLinear| {
-            product(table, left.forward(x)?.whole(), right.forward(x)?.whole())
-        };
-        let products = of(&self.geometric, &self.linear_left, &self.linear_right)?;
-        let mut joins = of(&self.join, &self.linear_join_left, &self.linear_join_right)?;
-        if let Some(reference) = reference {
-            joins = joins.mul(reference)?;
-        }
-        let both = concat(&[&products, &joins], 1)?;
-        let height = both.shape()[0] * both.shape()[1];
-        self.linear_out.apply(&both.reshape([height, x.rows()])?, Some(&x.scalars()?))
+        in_layer("GeometricBilinear::forward", || {
+            let of = |table: &Arc<Table>, left: &EquiLinear, right: &EquiLinear| {
+                product(table, left.forward(x)?.whole(), right.forward(x)?.whole())
+            };
+            let products = of(&self.geometric, &self.linear_left, &self.linear_right)?;
+            let mut joins = of(&self.join, &self.linear_join_left, &self.linear_join_right)?;
+            if let Some(reference) = reference {
+                joins = joins.mul(reference)?;
+            }
+            let both = concat(&[&products, &joins], 1)?;
+            let height = both.shape()[0] * both.shape()[1];
+            self.linear_out.apply(&both.reshape([height, x.rows()])?, Some(&x.scalars()?))
+        })
     }
 }
 
 /// Products and joins, a gate and a linear map.
 ///
 /// Parameters: those of `layers`, by number: 0 and 2, or with dropout 0 and 3.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub struct GeoMlp {
     space: Space,
     bilinear: GeometricBilinear,
@@ -147,11 +149,13 @@ impl GeoMlp {
     /// # Errors
     /// Other channels than the layer's.
     pub fn forward(&self, x: &FeaturePlanes, reference: Option<&Tensor>) -> Result<FeaturePlanes> {
-        let drop = |number: usize, x: FeaturePlanes| match &self.dropouts {
-            Some(dropouts) => dropouts[number].forward(&x),
-            None => Ok(x),
-        };
-        let products = drop(0, self.bilinear.forward(x, reference)?)?;
-        drop(1, self.linear.forward(&self.gate.forward(&self.space, &products)?)?)
+        in_layer("GeoMlp::forward", || {
+            let drop = |number: usize, x: FeaturePlanes| match &self.dropouts {
+                Some(dropouts) => dropouts[number].forward(&x),
+                None => Ok(x),
+            };
+            let products = drop(0, self.bilinear.forward(x, reference)?)?;
+            drop(1, self.linear.forward(&self.gate.forward(&self.space, &products)?)?)
+        })
     }
 }

@@ -7,7 +7,7 @@ use super::{
     },
     GATrBlock, GATrConfig,
 };
-use crate::{Error, Module, Placement, Result};
+use crate::{DeepClone, Error, Module, Placement, Result, error::in_layer};
 use gradewise_autograd::Tensor;
 
 /// What joins take their behaviour under reflections from.
@@ -73,7 +73,7 @@ impl JoinReference<'_> {
 /// assert_eq!(y.multivectors.shape().dims(), [16, 10, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct GATr {
     #[module(skip)]
     space: Space,
@@ -116,16 +116,18 @@ impl GATr {
     /// # Errors
     /// Blades, channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &Streams, tokens: &TokenBatch, reference: JoinReference<'_>) -> Result<Streams> {
-        tokens.check(x)?;
-        let input = FeaturePlanes::new(&self.space, x)?;
-        let reference = reference.rows(&self.space, x, tokens)?;
-        let select =
-            |[multivectors, scalars]: &[Vec<usize>; 2]| input.select(&self.space, multivectors, scalars);
-        let additional = self.reinserted.as_ref().map(select).transpose()?;
-        let mut hidden = self.linear_in.forward(&input)?;
-        for block in &self.blocks {
-            hidden = block.forward(&hidden, additional.as_ref(), reference.as_ref(), tokens)?;
-        }
-        self.linear_out.forward(&hidden)?.streams(&self.space)
+        in_layer("GATr::forward", || {
+            tokens.check(x)?;
+            let input = FeaturePlanes::new(&self.space, x)?;
+            let reference = reference.rows(&self.space, x, tokens)?;
+            let select =
+                |[multivectors, scalars]: &[Vec<usize>; 2]| input.select(&self.space, multivectors, scalars);
+            let additional = self.reinserted.as_ref().map(select).transpose()?;
+            let mut hidden = self.linear_in.forward(&input)?;
+            for block in &self.blocks {
+                hidden = block.forward(&hidden, additional.as_ref(), reference.as_ref(), tokens)?;
+            }
+            self.linear_out.forward(&hidden)?.streams(&self.space)
+        })
     }
 }

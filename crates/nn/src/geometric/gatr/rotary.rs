@@ -1,13 +1,13 @@
 //! Rotary positions.
 
-use crate::{Module, Parameter, Placement, Result};
+use crate::{DeepClone, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::Array;
 
 /// Pairs of scalars rotated by an angle that grows with the number of their token (Su et al. 2021, arXiv:2104.09864).
 ///
 /// Parameter, not trained: the frequencies `inv_freq` `[scalars / 2]`, in single precision as published.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub(super) struct RotaryPositions {
     inv_freq: Parameter,
 }

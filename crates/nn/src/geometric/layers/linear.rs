@@ -5,7 +5,10 @@ use super::{
     FeaturePlanes, Initialization,
     initialization::coefficients,
 };
-use crate::{Builder, Error, Module, Parameter, Placement, Result, error::at_least_one};
+use crate::{
+    Builder, DeepClone, Error, Module, Parameter, Placement, Result,
+    error::{at_least_one, in_layer},
+};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_kernels::ops::clifford::equi_linear::{Maps, Operands};
 
@@ -16,7 +19,7 @@ use gradewise_kernels::ops::clifford::equi_linear::{Maps, Operands};
 /// Parameters, as published: `weight` `[out, in, maps]`; without scalars `bias` `[out, 1]`; otherwise `s2mvs.weight` `[out, scalars in]` and
 /// `s2mvs.bias`; `mvs2s.weight` `[scalars out, in]` and `mvs2s.bias`; `s2s.weight` `[scalars out, scalars in]`. In an oriented space, scalar
 /// and pseudoscalar of each channel have a row of `s2mvs` and a column of `mvs2s` each, by turns.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct EquiLinear {
     #[module(skip)]
     space: Space,
@@ -32,7 +35,7 @@ pub struct EquiLinear {
 }
 
 /// `[out, in]`, and what is added.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub(super) struct Matrix {
     weight: Parameter,
     bias: Option<Parameter>,
@@ -118,8 +121,10 @@ impl EquiLinear {
     /// # Errors
     /// Other channels than the map's; another dtype or device than the parameters'.
     pub fn forward(&self, x: &FeaturePlanes) -> Result<FeaturePlanes> {
-        x.require("EquiLinear", self.inputs)?;
-        self.apply(x.whole(), None)
+        in_layer("EquiLinear::forward", || {
+            x.require("EquiLinear", self.inputs)?;
+            self.apply(x.whole(), None)
+        })
     }
 
     /// The map of multivectors `[blades · in, rows]` beside scalars `[scalars, rows]`, if the map takes some.

@@ -4,7 +4,7 @@ use super::{
     super::{Channels, Space},
     FeaturePlanes, Gate,
 };
-use crate::{Builder, Error, Module, Parameter, Placement, Result};
+use crate::{Builder, DeepClone, Error, Module, Parameter, Placement, Result, error::in_layer};
 use gradewise_autograd::clifford;
 use gradewise_kernels::ops::clifford::channel_norm::{Norm, Operands, Options};
 
@@ -13,7 +13,7 @@ use gradewise_kernels::ops::clifford::channel_norm::{Norm, Operands, Options};
 /// indefinite metrics (Brehmer et al. 2023, arXiv:2305.18415; Spinner et al. 2024, arXiv:2405.14806).
 ///
 /// Parameters, with `elementwise_affine`: the gains `weight_mv` `[multivectors, grades]` and, if there are scalars, `weight_s` `[scalars]`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct EquiLayerNorm {
     #[module(skip)]
     space: Space,
@@ -70,7 +70,7 @@ impl EquiLayerNorm {
     /// # Errors
     /// Other channels than the norm's.
     pub fn forward(&self, x: &FeaturePlanes) -> Result<FeaturePlanes> {
-        self.gated(x, None)
+        in_layer("EquiLayerNorm::forward", || self.gated(x, None))
     }
 
     /// The features, normalised and then gated.

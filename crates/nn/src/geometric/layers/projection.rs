@@ -4,13 +4,13 @@ use super::{
     super::{Channels, Space, TokenBatch},
     EquiLinear, FeaturePlanes, HeadSplit,
 };
-use crate::{Module, Placement, Result, Visitor};
+use crate::{DeepClone, Module, Placement, Result, Visitor};
 use gradewise_autograd::Tensor;
 
 /// Queries, keys and values of heads.
 ///
 /// Parameters: those of `in_linear`; or with keys and values that all heads share, of `q_linear`, `k_linear` and `v_linear`.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub(in super::super) struct Projection {
     space: Space,
     of_head: Channels,

@@ -10,14 +10,14 @@ use super::{
     },
     AttentionConfig, EPSILON,
 };
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{DeepClone, Module, Parameter, Placement, Result, Visitor, error::in_layer};
 use gradewise_autograd::Tensor;
 
 /// Attention between the tokens of a set: logits are the inner products of multivectors and of scalars of queries and keys, each head's
 /// features normalised.
 ///
 /// Parameters: those of `qkv_module` and `out_linear`, and `head_scale` `[heads]` if there is one.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub struct SelfAttention {
     qkv_module: Projection,
     output: Output,
@@ -61,13 +61,15 @@ impl SelfAttention {
         additional: Option<&FeaturePlanes>,
         tokens: &TokenBatch,
     ) -> Result<FeaturePlanes> {
-        let heads = self.qkv_module.forward(x, additional, tokens, (Some(EPSILON), true))?;
-        self.output.forward(&heads, tokens)
+        in_layer("SelfAttention::forward", || {
+            let heads = self.qkv_module.forward(x, additional, tokens, (Some(EPSILON), true))?;
+            self.output.forward(&heads, tokens)
+        })
     }
 }
 
 /// From the heads of an attention to features.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub(super) struct Output {
     space: Space,
     of_head: Channels,

@@ -7,12 +7,12 @@ use super::{
     },
     EPSILON, GeoMlp, LGATrConfig, SelfAttention,
 };
-use crate::{Module, Placement, Result};
+use crate::{DeepClone, Module, Placement, Result, error::in_layer};
 
 /// x + attention(norm1(x)), then x + mlp(norm2(x)).
 ///
 /// Parameters: those of `norm1`, `norm2`, `attention` and `mlp`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct LGATrBlock {
     norm1: EquiLayerNorm,
     norm2: EquiLayerNorm,
@@ -65,8 +65,10 @@ impl LGATrBlock {
         additional: Option<&FeaturePlanes>,
         tokens: &TokenBatch,
     ) -> Result<FeaturePlanes> {
-        let x = x.add(&self.attention.forward(&self.norm1.forward(x)?, additional, tokens)?)?;
-        x.add(&self.mlp.forward(&self.norm2.forward(&x)?)?)
+        in_layer("LGATrBlock::forward", || {
+            let x = x.add(&self.attention.forward(&self.norm1.forward(x)?, additional, tokens)?)?;
+            x.add(&self.mlp.forward(&self.norm2.forward(&x)?)?)
+        })
     }
 }
 

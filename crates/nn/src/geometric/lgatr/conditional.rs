@@ -9,12 +9,12 @@ use super::{
     attention::Output,
     block::dropout,
 };
-use crate::{Error, Module, Placement, Result, Visitor};
+use crate::{DeepClone, Error, Module, Placement, Result, Visitor, error::in_layer};
 
 /// Attention of one set of tokens to another, by the inner products of [`SelfAttention`].
 ///
 /// Parameters: those of `q_linear`, `kv_linear` and `out_linear`, and `head_scale` `[heads]` if there is one.
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 pub struct CrossAttention {
     space: Space,
     query: HeadSplit,
@@ -79,16 +79,18 @@ impl CrossAttention {
         (x, tokens): (&FeaturePlanes, &TokenBatch),
         (condition, keys): (&FeaturePlanes, &TokenBatch),
     ) -> Result<FeaturePlanes> {
-        let q = self.query.forward(&self.space, &self.q_linear.forward(x)?, tokens)?;
-        let kv = self.key.forward(&self.space, &self.kv_linear.forward(condition)?, keys)?;
-        self.output.forward(&[q[0].clone(), kv[0].clone(), kv[1].clone()], keys)
+        in_layer("CrossAttention::forward", || {
+            let q = self.query.forward(&self.space, &self.q_linear.forward(x)?, tokens)?;
+            let kv = self.key.forward(&self.space, &self.kv_linear.forward(condition)?, keys)?;
+            self.output.forward(&[q[0].clone(), kv[0].clone(), kv[1].clone()], keys)
+        })
     }
 }
 
 /// x + attention(norm1(x)), then x + crossattention(norm2(x), norm_cond(condition)), then x + mlp(norm3(x)).
 ///
 /// Parameters: those of the norms, `attention`, `crossattention` and `mlp`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct ConditionalLGATrBlock {
     norm1: EquiLayerNorm,
     norm2: EquiLayerNorm,
@@ -147,15 +149,17 @@ impl ConditionalLGATrBlock {
         (x, tokens): (&FeaturePlanes, &TokenBatch),
         (condition, keys): (&FeaturePlanes, &TokenBatch),
     ) -> Result<FeaturePlanes> {
-        let x = x.add(&self.attention.forward(&self.norm1.forward(x)?, None, tokens)?)?;
-        let (h, condition) = (self.norm2.forward(&x)?, self.norm_cond.forward(condition)?);
-        let x = x.add(&self.crossattention.forward((&h, tokens), (&condition, keys))?)?;
-        x.add(&self.mlp.forward(&self.norm3.forward(&x)?)?)
+        in_layer("ConditionalLGATrBlock::forward", || {
+            let x = x.add(&self.attention.forward(&self.norm1.forward(x)?, None, tokens)?)?;
+            let (h, condition) = (self.norm2.forward(&x)?, self.norm_cond.forward(condition)?);
+            let x = x.add(&self.crossattention.forward((&h, tokens), (&condition, keys))?)?;
+            x.add(&self.mlp.forward(&self.norm3.forward(&x)?)?)
+        })
     }
 }
 
 /// L-GATr whose blocks attend to the tokens of a condition as well, which another network may have prepared.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct ConditionalLGATr {
     #[module(skip)]
     space: Space,
@@ -196,13 +200,15 @@ impl ConditionalLGATr {
         (x, tokens): (&Streams, &TokenBatch),
         (condition, keys): (&Streams, &TokenBatch),
     ) -> Result<Streams> {
-        tokens.check(x)?;
-        keys.check(condition)?;
-        let condition = FeaturePlanes::new(&self.space, condition)?;
-        let mut hidden = self.linear_in.forward(&FeaturePlanes::new(&self.space, x)?)?;
-        for block in &self.blocks {
-            hidden = block.forward((&hidden, tokens), (&condition, keys))?;
-        }
-        self.linear_out.forward(&hidden)?.streams(&self.space)
+        in_layer("ConditionalLGATr::forward", || {
+            tokens.check(x)?;
+            keys.check(condition)?;
+            let condition = FeaturePlanes::new(&self.space, condition)?;
+            let mut hidden = self.linear_in.forward(&FeaturePlanes::new(&self.space, x)?)?;
+            for block in &self.blocks {
+                hidden = block.forward((&hidden, tokens), (&condition, keys))?;
+            }
+            self.linear_out.forward(&hidden)?.streams(&self.space)
+        })
     }
 }

@@ -7,14 +7,17 @@ use super::{
     },
     EPSILON, MlpConfig, PrimitivesConfig,
 };
-use crate::{Module, Placement, Result, Visitor, error::at_least_one};
+use crate::{
+    DeepClone, Module, Placement, Result, Visitor,
+    error::{at_least_one, in_layer},
+};
 use gradewise_kernels::ops::clifford::table_product::Table;
 use std::sync::Arc;
 
 /// The geometric product of two linear maps of the input, mapped linearly and normalised.
 ///
 /// Parameters: those of `linear_left`, `linear_right` and `linear_out`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct GeometricBilinear {
     #[module(skip)]
     table: Arc<Table>,
@@ -57,7 +60,7 @@ impl GeometricBilinear {
     /// # Errors
     /// Other channels than the layer's.
     pub fn forward(&self, x: &FeaturePlanes) -> Result<FeaturePlanes> {
-        self.gated(x, None)
+        in_layer("GeometricBilinear::forward", || self.gated(x, None))
     }
 
     fn gated(&self, x: &FeaturePlanes, gate: Option<Gate>) -> Result<FeaturePlanes> {
@@ -71,14 +74,14 @@ impl GeometricBilinear {
 /// A product of multivectors, then gates and linear maps.
 ///
 /// Parameters: those of `layers`, by number; gates and dropout count.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct GeoMlp {
     #[module(skip)]
     space: Space,
     layers: Vec<MlpLayer>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 enum MlpLayer {
     Bilinear(Box<GeometricBilinear>),
     Gate(Gate),
@@ -137,25 +140,27 @@ impl GeoMlp {
     /// # Errors
     /// Other channels than the layer's.
     pub fn forward(&self, x: &FeaturePlanes) -> Result<FeaturePlanes> {
-        let (mut x, mut layers) = (x.clone(), self.layers.iter().peekable());
-        while let Some(layer) = layers.next() {
-            x = match layer {
-                MlpLayer::Bilinear(bilinear) => {
-                    // The norm at the end of the product gates in the same pass.
-                    let gate = match layers.peek() {
-                        Some(MlpLayer::Gate(gate)) => Some(*gate),
-                        _ => None,
-                    };
-                    if gate.is_some() {
-                        layers.next();
+        in_layer("GeoMlp::forward", || {
+            let (mut x, mut layers) = (x.clone(), self.layers.iter().peekable());
+            while let Some(layer) = layers.next() {
+                x = match layer {
+                    MlpLayer::Bilinear(bilinear) => {
+                        // The norm at the end of the product gates in the same pass.
+                        let gate = match layers.peek() {
+                            Some(MlpLayer::Gate(gate)) => Some(*gate),
+                            _ => None,
+                        };
+                        if gate.is_some() {
+                            layers.next();
+                        }
+                        bilinear.gated(&x, gate)?
                     }
-                    bilinear.gated(&x, gate)?
-                }
-                MlpLayer::Gate(gate) => gate.forward(&self.space, &x)?,
-                MlpLayer::Linear(linear) => linear.forward(&x)?,
-                MlpLayer::Dropout(dropout) => dropout.forward(&x)?,
-            };
-        }
-        Ok(x)
+                    MlpLayer::Gate(gate) => gate.forward(&self.space, &x)?,
+                    MlpLayer::Linear(linear) => linear.forward(&x)?,
+                    MlpLayer::Dropout(dropout) => dropout.forward(&x)?,
+                };
+            }
+            Ok(x)
+        })
     }
 }

@@ -7,7 +7,7 @@ use super::{
     },
     LGATrBlock, LGATrConfig,
 };
-use crate::{Module, Placement, Result};
+use crate::{DeepClone, Module, Placement, Result, error::in_layer};
 
 /// L-GATr: a linear map, blocks, and a linear map. It is equivariant under Lorentz transformations, and under permutations of the tokens of a
 /// set. Blades lie in this library's order, which for Cl(1,3) is the published one: 1; t, x, y, z; tx, ty, tz, xy, xz, yz; …
@@ -37,7 +37,7 @@ use crate::{Module, Placement, Result};
 /// assert_eq!(y.multivectors.shape().dims(), [16, 10, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct LGATr {
     #[module(skip)]
     space: Space,
@@ -94,15 +94,17 @@ impl LGATr {
     /// # Errors
     /// Blades, channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &Streams, tokens: &TokenBatch) -> Result<Streams> {
-        tokens.check(x)?;
-        let input = FeaturePlanes::new(&self.space, x)?;
-        let mut hidden = self.linear_in.forward(&input)?;
-        let select =
-            |[multivectors, scalars]: &[Vec<usize>; 2]| input.select(&self.space, multivectors, scalars);
-        let additional = self.reinserted.as_ref().map(select).transpose()?;
-        for block in &self.blocks {
-            hidden = block.forward(&hidden, additional.as_ref(), tokens)?;
-        }
-        self.linear_out.forward(&hidden)?.streams(&self.space)
+        in_layer("LGATr::forward", || {
+            tokens.check(x)?;
+            let input = FeaturePlanes::new(&self.space, x)?;
+            let mut hidden = self.linear_in.forward(&input)?;
+            let select =
+                |[multivectors, scalars]: &[Vec<usize>; 2]| input.select(&self.space, multivectors, scalars);
+            let additional = self.reinserted.as_ref().map(select).transpose()?;
+            for block in &self.blocks {
+                hidden = block.forward(&hidden, additional.as_ref(), tokens)?;
+            }
+            self.linear_out.forward(&hidden)?.streams(&self.space)
+        })
     }
 }

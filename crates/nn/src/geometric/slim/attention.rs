@@ -7,7 +7,10 @@ use super::{
     metric,
     norm::EPSILON,
 };
-use crate::{Module, Placement, Result, error::at_least_one};
+use crate::{
+    DeepClone, Module, Placement, Result,
+    error::{at_least_one, in_layer},
+};
 use gradewise_autograd::{Tensor, concat};
 
 /// Heads of an attention of vectors and scalars.
@@ -89,7 +92,7 @@ pub(super) const WITHOUT_BIAS: Options = Options { bias: false, ..SMALL };
 /// normalised.
 ///
 /// Parameters: those of `linear_in` and `linear_out`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SlimSelfAttention {
     #[module(skip)]
     heads: Heads,
@@ -122,11 +125,13 @@ impl SlimSelfAttention {
     /// # Errors
     /// Channels or tokens that differ from the configured ones; heads that are too large for the device.
     pub fn forward(&self, x: &VectorStreams, tokens: &TokenBatch) -> Result<VectorStreams> {
-        let all = self.heads.split(&self.linear_in.forward(x)?, tokens, 3, Some(0))?;
-        let y = self.linear_out.forward(&self.heads.attend([&all[0], &all[1], &all[2]], tokens)?)?;
-        match &self.dropout {
-            Some(dropout) => dropout.forward(&y),
-            None => Ok(y),
-        }
+        in_layer("SlimSelfAttention::forward", || {
+            let all = self.heads.split(&self.linear_in.forward(x)?, tokens, 3, Some(0))?;
+            let y = self.linear_out.forward(&self.heads.attend([&all[0], &all[1], &all[2]], tokens)?)?;
+            match &self.dropout {
+                Some(dropout) => dropout.forward(&y),
+                None => Ok(y),
+            }
+        })
     }
 }

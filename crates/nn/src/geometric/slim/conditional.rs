@@ -8,7 +8,10 @@ use super::{
     linear::Options,
     network::{gelu, one, require_tokens, sigmoid, two, yes},
 };
-use crate::{Module, Placement, Result, error::at_least_one};
+use crate::{
+    DeepClone, Module, Placement, Result,
+    error::{at_least_one, in_layer},
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of a [`ConditionalLGATrSlim`].
@@ -85,7 +88,7 @@ impl ConditionalLGATrSlimConfig {
 /// Attention of one set of tokens to another, by the products of [`SlimSelfAttention`].
 ///
 /// Parameters: those of `linear_in_q`, `linear_in_kv` and `linear_out`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SlimCrossAttention {
     #[module(skip)]
     heads: Heads,
@@ -125,20 +128,22 @@ impl SlimCrossAttention {
         (x, tokens): (&VectorStreams, &TokenBatch),
         (condition, keys): (&VectorStreams, &TokenBatch),
     ) -> Result<VectorStreams> {
-        let q = self.heads.split(&self.linear_in_q.forward(x)?, tokens, 1, Some(0))?;
-        let kv = self.heads.split(&self.linear_in_kv.forward(condition)?, keys, 2, None)?;
-        let y = self.linear_out.forward(&self.heads.attend([&q[0], &kv[0], &kv[1]], keys)?)?;
-        match &self.dropout {
-            Some(dropout) => dropout.forward(&y),
-            None => Ok(y),
-        }
+        in_layer("SlimCrossAttention::forward", || {
+            let q = self.heads.split(&self.linear_in_q.forward(x)?, tokens, 1, Some(0))?;
+            let kv = self.heads.split(&self.linear_in_kv.forward(condition)?, keys, 2, None)?;
+            let y = self.linear_out.forward(&self.heads.attend([&q[0], &kv[0], &kv[1]], keys)?)?;
+            match &self.dropout {
+                Some(dropout) => dropout.forward(&y),
+                None => Ok(y),
+            }
+        })
     }
 }
 
 /// x + selfattention(norm1(x)), then x + crossattention(norm2(x), condition), then x + mlp(norm3(x)).
 ///
 /// Parameters: those of the norms, `selfattention`, `crossattention` and `mlp`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct ConditionalSlimBlock {
     norm1: SlimRmsNorm,
     norm2: SlimRmsNorm,
@@ -185,15 +190,17 @@ impl ConditionalSlimBlock {
         (x, tokens): (&VectorStreams, &TokenBatch),
         condition: (&VectorStreams, &TokenBatch),
     ) -> Result<VectorStreams> {
-        let x = x.add(&self.selfattention.forward(&self.norm1.forward(x)?, tokens)?)?;
-        let h = self.norm2.forward(&x)?;
-        let x = x.add(&self.crossattention.forward((&h, tokens), condition)?)?;
-        x.add(&self.mlp.forward(&self.norm3.forward(&x)?)?)
+        in_layer("ConditionalSlimBlock::forward", || {
+            let x = x.add(&self.selfattention.forward(&self.norm1.forward(x)?, tokens)?)?;
+            let h = self.norm2.forward(&x)?;
+            let x = x.add(&self.crossattention.forward((&h, tokens), condition)?)?;
+            x.add(&self.mlp.forward(&self.norm3.forward(&x)?)?)
+        })
     }
 }
 
 /// L-GATr-slim whose blocks attend to the tokens of a condition as well.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct ConditionalLGATrSlim {
     linear_in: SlimLinear,
     blocks: Vec<ConditionalSlimBlock>,
@@ -236,12 +243,14 @@ impl ConditionalLGATrSlim {
         (x, tokens): (&VectorStreams, &TokenBatch),
         (condition, keys): (&VectorStreams, &TokenBatch),
     ) -> Result<VectorStreams> {
-        require_tokens("ConditionalLGATrSlim", x, tokens)?;
-        require_tokens("ConditionalLGATrSlim", condition, keys)?;
-        let mut hidden = self.linear_in.forward(x)?;
-        for block in &self.blocks {
-            hidden = block.forward((&hidden, tokens), (condition, keys))?;
-        }
-        self.linear_out.forward(&hidden)
+        in_layer("ConditionalLGATrSlim::forward", || {
+            require_tokens("ConditionalLGATrSlim", x, tokens)?;
+            require_tokens("ConditionalLGATrSlim", condition, keys)?;
+            let mut hidden = self.linear_in.forward(x)?;
+            for block in &self.blocks {
+                hidden = block.forward((&hidden, tokens), (condition, keys))?;
+            }
+            self.linear_out.forward(&hidden)
+        })
     }
 }

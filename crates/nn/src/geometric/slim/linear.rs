@@ -1,13 +1,13 @@
 //! Linear maps of vectors and of scalars.
 
 use super::{VectorChannels, VectorStreams};
-use crate::{Error, Module, Parameter, Placement, Result};
+use crate::{DeepClone, Error, Module, Parameter, Placement, Result, error::in_layer};
 use gradewise_autograd::Tensor;
 
 /// A linear map of vectors, without bias, and one of scalars.
 ///
 /// Parameters: `weight_v` `[out, in]`, `linear_s.weight` `[scalars out, scalars in]` and `linear_s.bias`, each if it has elements.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SlimLinear {
     #[module(skip)]
     inputs: VectorChannels,
@@ -17,7 +17,7 @@ pub struct SlimLinear {
     linear_s: Option<Scalars>,
 }
 
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 struct Scalars {
     weight: Parameter,
     bias: Option<Parameter>,
@@ -70,30 +70,32 @@ impl SlimLinear {
     /// # Errors
     /// Other channels than the map's.
     pub fn forward(&self, x: &VectorStreams) -> Result<VectorStreams> {
-        if x.channels() != self.inputs {
-            return Err(Error::Argument {
-                operation: "SlimLinear",
-                argument: "x",
-                actual: format!("{:?}", x.channels()),
-                expected: format!("{:?}", self.inputs),
-            });
-        }
-        let zeros = |shape: &[usize]| Tensor::zeros(shape, x.scalars.dtype(), &x.scalars.device());
-        let vectors = match &self.weight_v {
-            Some(weight) => x.vectors.matmul(&weight.tensor().transpose(0, 1)?)?,
-            None => zeros(&[4, x.tokens(), self.outputs.vectors])?,
-        };
-        let scalars = match &self.linear_s {
-            None => zeros(&[x.tokens(), self.outputs.scalars])?,
-            Some(Scalars { weight, bias }) => {
-                let mapped = x.scalars.matmul(&weight.tensor().transpose(0, 1)?)?;
-                match bias {
-                    Some(bias) => mapped.add(&bias.tensor())?,
-                    None => mapped,
-                }
+        in_layer("SlimLinear::forward", || {
+            if x.channels() != self.inputs {
+                return Err(Error::Argument {
+                    operation: "SlimLinear",
+                    argument: "x",
+                    actual: format!("{:?}", x.channels()),
+                    expected: format!("{:?}", self.inputs),
+                });
             }
-        };
-        Ok(VectorStreams { vectors, scalars })
+            let zeros = |shape: &[usize]| Tensor::zeros(shape, x.scalars.dtype(), &x.scalars.device());
+            let vectors = match &self.weight_v {
+                Some(weight) => x.vectors.matmul(&weight.tensor().transpose(0, 1)?)?,
+                None => zeros(&[4, x.tokens(), self.outputs.vectors])?,
+            };
+            let scalars = match &self.linear_s {
+                None => zeros(&[x.tokens(), self.outputs.scalars])?,
+                Some(Scalars { weight, bias }) => {
+                    let mapped = x.scalars.matmul(&weight.tensor().transpose(0, 1)?)?;
+                    match bias {
+                        Some(bias) => mapped.add(&bias.tensor())?,
+                        None => mapped,
+                    }
+                }
+            };
+            Ok(VectorStreams { vectors, scalars })
+        })
     }
 }
 

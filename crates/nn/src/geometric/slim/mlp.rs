@@ -4,13 +4,13 @@ use super::{
     super::layers::Nonlinearity, SlimDropout, SlimLinear, VectorChannels, VectorStreams, interval,
     linear::Options,
 };
-use crate::{Error, Module, Placement, Result, Visitor};
+use crate::{DeepClone, Error, Module, Placement, Result, Visitor, error::in_layer};
 use gradewise_autograd::Tensor;
 
 /// A gated linear unit: vectors times a function of half the product of two others, scalars times a function of another.
 ///
 /// Parameters: those of `linear`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SlimGlu {
     linear: SlimLinear,
     #[module(skip)]
@@ -38,15 +38,17 @@ impl SlimGlu {
     /// # Errors
     /// Other channels than the layer's.
     pub fn forward(&self, x: &VectorStreams) -> Result<VectorStreams> {
-        let mapped = self.linear.forward(x)?;
-        let VectorChannels { vectors, scalars } = self.outputs;
-        let part = |number: usize| mapped.vectors.slice(2, number * vectors..(number + 1) * vectors);
-        let half = |number: usize| mapped.scalars.slice(1, number * scalars..(number + 1) * scalars);
-        let products = interval(&part(1)?, &part(2)?)?.mul_scalar(0.5)?;
-        let [of_products, of_scalars] = self.nonlinearities;
-        Ok(VectorStreams {
-            vectors: part(0)?.mul(&applied(of_products, &products)?)?,
-            scalars: half(0)?.mul(&applied(of_scalars, &half(1)?)?)?,
+        in_layer("SlimGlu::forward", || {
+            let mapped = self.linear.forward(x)?;
+            let VectorChannels { vectors, scalars } = self.outputs;
+            let part = |number: usize| mapped.vectors.slice(2, number * vectors..(number + 1) * vectors);
+            let half = |number: usize| mapped.scalars.slice(1, number * scalars..(number + 1) * scalars);
+            let products = interval(&part(1)?, &part(2)?)?.mul_scalar(0.5)?;
+            let [of_products, of_scalars] = self.nonlinearities;
+            Ok(VectorStreams {
+                vectors: part(0)?.mul(&applied(of_products, &products)?)?,
+                scalars: half(0)?.mul(&applied(of_scalars, &half(1)?)?)?,
+            })
         })
     }
 }
@@ -69,12 +71,12 @@ fn applied(kind: Nonlinearity, x: &Tensor) -> Result<Tensor> {
 /// Gated linear units, then a linear map.
 ///
 /// Parameters: those of `layers`, by number; dropout counts.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SlimMlp {
     layers: Vec<MlpLayer>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, DeepClone)]
 enum MlpLayer {
     Glu(SlimGlu),
     Dropout(SlimDropout),
@@ -138,10 +140,12 @@ impl SlimMlp {
     /// # Errors
     /// Other channels than the layer's.
     pub fn forward(&self, x: &VectorStreams) -> Result<VectorStreams> {
-        self.layers.iter().try_fold(x.clone(), |x, layer| match layer {
-            MlpLayer::Glu(unit) => unit.forward(&x),
-            MlpLayer::Dropout(dropout) => dropout.forward(&x),
-            MlpLayer::Linear(linear) => linear.forward(&x),
+        in_layer("SlimMlp::forward", || {
+            self.layers.iter().try_fold(x.clone(), |x, layer| match layer {
+                MlpLayer::Glu(unit) => unit.forward(&x),
+                MlpLayer::Dropout(dropout) => dropout.forward(&x),
+                MlpLayer::Linear(linear) => linear.forward(&x),
+            })
         })
     }
 }

@@ -6,7 +6,10 @@ use super::{
     linear::Options,
     mlp::MlpSize,
 };
-use crate::{Error, Module, Placement, Result, error::at_least_one};
+use crate::{
+    DeepClone, Error, Module, Placement, Result,
+    error::{at_least_one, in_layer},
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of an [`LGATrSlim`].
@@ -144,7 +147,7 @@ impl LGATrSlimConfig {
 /// x + attention(norm1(x)), then x + mlp(norm2(x)).
 ///
 /// Parameters: those of `norm1`, `norm2`, `attention` and `mlp`.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SlimBlock {
     norm1: SlimRmsNorm,
     norm2: SlimRmsNorm,
@@ -178,14 +181,16 @@ impl SlimBlock {
     /// # Errors
     /// Channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &VectorStreams, tokens: &TokenBatch) -> Result<VectorStreams> {
-        let x = x.add(&self.attention.forward(&self.norm1.forward(x)?, tokens)?)?;
-        x.add(&self.mlp.forward(&self.norm2.forward(&x)?)?)
+        in_layer("SlimBlock::forward", || {
+            let x = x.add(&self.attention.forward(&self.norm1.forward(x)?, tokens)?)?;
+            x.add(&self.mlp.forward(&self.norm2.forward(&x)?)?)
+        })
     }
 }
 
 /// L-GATr-slim: a linear map, blocks, and a linear map. It is equivariant under Lorentz transformations, and under permutations of the tokens
 /// of a set. What only feeds outputs that are not there is not trained, as published.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct LGATrSlim {
     linear_in: SlimLinear,
     blocks: Vec<SlimBlock>,
@@ -219,12 +224,14 @@ impl LGATrSlim {
     /// # Errors
     /// Channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &VectorStreams, tokens: &TokenBatch) -> Result<VectorStreams> {
-        require_tokens("LGATrSlim", x, tokens)?;
-        let mut hidden = self.linear_in.forward(x)?;
-        for block in &self.blocks {
-            hidden = block.forward(&hidden, tokens)?;
-        }
-        self.linear_out.forward(&hidden)
+        in_layer("LGATrSlim::forward", || {
+            require_tokens("LGATrSlim", x, tokens)?;
+            let mut hidden = self.linear_in.forward(x)?;
+            for block in &self.blocks {
+                hidden = block.forward(&hidden, tokens)?;
+            }
+            self.linear_out.forward(&hidden)
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{VectorChannels, VectorStreams, interval, linear::frozen_unless};
 use crate::{
-    Module, Parameter, Placement, Result,
+    DeepClone, Module, Parameter, Placement, Result,
+    error::in_layer,
     layers::{Dropout, Layer},
 };
 use gradewise_autograd::Tensor;
@@ -15,7 +16,7 @@ pub(super) const EPSILON: f64 = 0.01;
 /// vector's square.
 ///
 /// Parameters: the gains `weight_v` `[vectors]` and `weight_s` `[scalars]`, if there are gains.
-#[derive(Debug, Module)]
+#[derive(Debug, Module, DeepClone)]
 pub struct SlimRmsNorm {
     weight_v: Option<Parameter>,
     weight_s: Option<Parameter>,
@@ -44,18 +45,20 @@ impl SlimRmsNorm {
     /// # Errors
     /// Other channels than the gains'.
     pub fn forward(&self, x: &VectorStreams) -> Result<VectorStreams> {
-        let VectorChannels { vectors, scalars } = x.channels();
-        let of_vectors = interval(&x.vectors, &x.vectors)?.abs()?.sum(&[2], true)?;
-        let total = of_vectors.reshape([x.tokens(), 1])?.add(&x.scalars.square()?.sum(&[1], true)?)?;
-        let mean = total.mul_scalar(((vectors + scalars) as f64).recip())?;
-        let scale = mean.add_scalar(EPSILON)?.rsqrt()?;
-        let gained = |x: Tensor, gains: &Option<Parameter>| match gains {
-            Some(gains) => x.mul(&gains.tensor()),
-            None => Ok(x),
-        };
-        Ok(VectorStreams {
-            vectors: gained(x.vectors.mul(&scale)?, &self.weight_v)?,
-            scalars: gained(x.scalars.mul(&scale)?, &self.weight_s)?,
+        in_layer("SlimRmsNorm::forward", || {
+            let VectorChannels { vectors, scalars } = x.channels();
+            let of_vectors = interval(&x.vectors, &x.vectors)?.abs()?.sum(&[2], true)?;
+            let total = of_vectors.reshape([x.tokens(), 1])?.add(&x.scalars.square()?.sum(&[1], true)?)?;
+            let mean = total.mul_scalar(((vectors + scalars) as f64).recip())?;
+            let scale = mean.add_scalar(EPSILON)?.rsqrt()?;
+            let gained = |x: Tensor, gains: &Option<Parameter>| match gains {
+                Some(gains) => x.mul(&gains.tensor()),
+                None => Ok(x),
+            };
+            Ok(VectorStreams {
+                vectors: gained(x.vectors.mul(&scale)?, &self.weight_v)?,
+                scalars: gained(x.scalars.mul(&scale)?, &self.weight_s)?,
+            })
         })
     }
 }

@@ -1,7 +1,8 @@
 //! One training step.
 
 use super::{Trainer, device::CapturedStep, report::StepReport};
-use crate::optim::{GradientNorms, clip_by_norm, clip_by_value};
+pub use crate::optim::MAX_CONSECUTIVE_SKIPS;
+use crate::optim::{GradientNorms, clip, require_loss};
 use crate::train::{Batch, Exchange};
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Tensor, TensorId, autocast_with, training};
@@ -12,9 +13,6 @@ use gradewise_kernels::{
 };
 use half::{bf16, f16};
 use std::collections::HashMap;
-
-/// The number of consecutive steps without a usable gradient after which training counts as diverged.
-pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
 
 /// The lowest bit of the rank in the number of a forward pass. The bits below number the passes of a run, 2⁴⁰, and the draws within one.
 const RANK_SHIFT: u32 = 52;
@@ -132,12 +130,7 @@ impl<M: Module> Trainer<M> {
         if skipped {
             self.skip(mean_loss, &norms)?;
         } else {
-            if let Some(limit) = self.config.clip_norm {
-                clipped = clip_by_norm(&mut gradients, &norms, limit)?;
-            }
-            if let Some(limit) = self.config.clip_value {
-                clipped |= clip_by_value(&mut gradients, limit)?;
-            }
+            clipped = clip(&mut gradients, &norms, (self.config.clip_norm, self.config.clip_value))?;
             let account = memory::within("optimizer");
             self.optimizer.step(lr, &self.parameters, &gradients)?;
             if let Some(average) = &mut self.average {
@@ -230,7 +223,11 @@ impl<M: Module> Trainer<M> {
         last: bool,
     ) -> Result<Array> {
         let _range = nvtx::range("backward");
-        require_loss(loss)?;
+        require_loss(
+            "training step",
+            loss,
+            "the model's parameters, in this closure, outside of no_grad and without detach",
+        )?;
         let loss = match self.config.accumulation {
             1 => loss.clone(),
             batches => loss.mul_scalar(1.0 / batches as f64)?,
@@ -345,23 +342,6 @@ fn zeros_of(gradient: &Array) -> Result<f64> {
 
 fn zeros_in<T: Element>(gradient: &Array) -> Result<f64> {
     Ok(gradient.as_slice::<T>()?.iter().filter(|value| **value == T::default()).count() as f64)
-}
-
-/// Refuses what cannot be a loss.
-fn require_loss(loss: &Tensor) -> Result<()> {
-    let refuse = |actual: String, expected: &str| {
-        let expected = expected.to_owned();
-        Err(Error::Argument { operation: "training step", argument: "loss", actual, expected })
-    };
-    if loss.shape().elements() != 1 {
-        return refuse(format!("of shape {}", loss.shape()), "one number: reduce it by mean_all or sum_all");
-    }
-    if !loss.is_grad_required() {
-        let expected =
-            "computed from the model's parameters, in this closure, outside of no_grad and without detach";
-        return refuse("a number that depends on no parameter".to_owned(), expected);
-    }
-    Ok(())
 }
 
 /// Adds a term to a sum that may be empty.

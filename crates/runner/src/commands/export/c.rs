@@ -33,9 +33,9 @@ pub(super) fn write<T: Task>(arguments: &Export, checkpoint: &Checkpoint, out: &
     let model = task::load_model::<T>(checkpoint, &placement)?;
     let config = task::settings_beside::<T>(&path)?;
     let size = PredictionSize { particles: arguments.particles, placement: &placement };
-    let Some(prediction) = T::prediction(&model, &config, size)? else {
+    let Some(prediction) = T::program(&model, &config, size)? else {
         return Err(Error::Usage(format!(
-            "--to c: models of `{}` have no prediction of fixed size; a task has one if it implements Task::prediction",
+            "--to c: models of `{}` have no prediction of fixed size; a task has one if it implements Task::program",
             T::NAME
         )));
     };

@@ -14,7 +14,7 @@ impl<T: Task> Session<'_, T> {
         let mut next = self.gradient_count();
         // Weights that give no finite results are saved for diagnosis, not for resuming.
         if matches!(
-            &*source,
+            source.cause(),
             gradewise_nn::Error::Diverged { .. } | gradewise_nn::Error::Autograd(Autograd::Anomaly(_))
         ) {
             if self.weights().and_then(|weights| Ok(weights.write(self.folder.failed())?)).is_ok() {

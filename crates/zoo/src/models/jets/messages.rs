@@ -5,7 +5,7 @@ use crate::data::jets::JetBatch;
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::{Algebra, Signature};
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     data::Edges,
     layers::{Activation, Layer, Linear, MvLinear, Sequential},
     quadratic::QuadraticForm,
@@ -17,7 +17,7 @@ const CHANNELS: usize = crate::data::jets::CHANNELS;
 /// Ruhe et al. (2023, arXiv:2305.11141) and LorentzNet (Gong et al. 2022, arXiv:2201.08187), smaller than either.
 ///
 /// The logits are invariant under all of O(1,3), boosts included: there are no reference vectors such as beams.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct JetMessages {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,

@@ -15,7 +15,7 @@ pub use transformer::{JetLGATr, JetSlim};
 use crate::data::jets::JetBatch;
 use gradewise_autograd::Tensor;
 use gradewise_nn::{
-    Module, Placement, Result, Visitor,
+    DeepClone, Module, Placement, Result, Visitor,
     geometric::{
         Channels,
         lgatr::{AttentionConfig, LGATrConfig},
@@ -95,6 +95,7 @@ impl JetTaggerConfig {
 }
 
 /// A tagger of jets.
+#[derive(DeepClone)]
 pub enum JetTagger {
     /// Messages between all particles.
     Messages(JetMessages),

@@ -10,7 +10,7 @@ use attention::Pairs;
 use block::Block;
 use gradewise_autograd::{Tensor, concat};
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     layers::{Activation, Layer, LayerNorm, Linear, Sequential},
 };
 use streams::{Streams, products, smooth_root};
@@ -27,7 +27,7 @@ const SMALLEST_ENERGY: f64 = 1e-3;
 /// vectors, so that squares of sums of momenta, the masses of subjets, become scalars.
 ///
 /// Logits are invariant under all of O(1,3), unless the model sees directions of the laboratory; [`Reference`] says what is left then.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct JetPairs {
     embedding: Linear,
     vectors: Linear,

@@ -4,7 +4,7 @@ use super::JetTaggerConfig;
 use crate::data::jets::JetBatch;
 use gradewise_autograd::{Tensor, concat};
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     geometric::{
         Streams, TokenBatch,
         lgatr::LGATr,
@@ -16,7 +16,7 @@ use gradewise_nn::{
 /// scalars. There are no reference vectors such as beams.
 ///
 /// Parameters: those of the published network, under `net`.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct JetLGATr {
     net: LGATr,
 }
@@ -41,7 +41,7 @@ impl JetLGATr {
 /// as scalars.
 ///
 /// Parameters: those of the published network, under `net`.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct JetSlim {
     net: LGATrSlim,
 }

@@ -5,7 +5,7 @@ use crate::data::nbody::NBodyBatch;
 use gradewise_autograd::{Tensor, concat, no_grad};
 use gradewise_core::Signature;
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     data::Edges,
     layers::{Layer, MvLinear},
 };
@@ -23,7 +23,7 @@ const PASSAGE: f64 = 20.0;
 /// Inverse-square forces between pairs, `s (xᵢ − xⱼ)/ρ³` with `ρ² = r² + ε²`, integrated by many small steps of symplectic Euler. The
 /// strength `s` of each pair and the logarithm of its `ε²`, up to a constant, are linear in the scalars of its messages and in the
 /// attribute of its edge. Both are constant until the next messages.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub(super) struct Kicks {
     coefficients: MvLinear,
     #[module(skip)]

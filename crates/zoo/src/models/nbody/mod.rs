@@ -19,7 +19,7 @@ use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
 use gradewise_nn::{
-    Error, Module, Placement, Result,
+    DeepClone, Error, Module, Placement, Result,
     data::Edges,
     layers::{Layer, MvLinear},
     loss,
@@ -146,7 +146,7 @@ impl NBodyConfig {
 
 /// The model: an embedding shared by the grades, rounds of messages over all pairs, and a projection to one
 /// multivector per particle, whose vector part is the predicted displacement.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct NBody {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,

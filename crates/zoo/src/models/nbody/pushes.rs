@@ -4,7 +4,7 @@ use crate::data::nbody::batch::GEOMETRY;
 use gradewise_autograd::Tensor;
 use gradewise_core::Signature;
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     data::Edges,
     layers::{Layer, MvLinear},
 };
@@ -16,7 +16,7 @@ const FIRST_PUSH: f64 = 0.01;
 
 /// Pushes along the lines between particles: `Σⱼ (c₀ + c₁/ρ + c₂/ρ²) (xᵢ − xⱼ)/ρ` with coefficients that are linear in the scalars of
 /// the messages and ρ the softened distance.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub(super) struct Pushes(#[module(rename = "coefficients")] MvLinear);
 
 impl Pushes {

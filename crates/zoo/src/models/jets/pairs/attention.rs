@@ -3,7 +3,7 @@
 use super::{super::products, streams::Streams};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     layers::{Layer, Linear},
 };
 
@@ -11,7 +11,7 @@ use gradewise_nn::{
 const UNSEEN: f64 = -1e4;
 
 /// A perceptron from the invariants of a pair to the biases of all heads of all layers.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct Pairs {
     product: Linear,
     receiver: Linear,
@@ -51,7 +51,7 @@ impl Pairs {
 }
 
 /// Attention of particles to those of their jet: logits are products of vectors and of scalars, and the bias of the pair.
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct PairAttention {
     scalars_in: Linear,
     vectors_in: Linear,

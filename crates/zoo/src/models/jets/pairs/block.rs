@@ -6,11 +6,11 @@ use super::{
 };
 use gradewise_autograd::{Tensor, concat};
 use gradewise_nn::{
-    Module, Placement, Result,
+    DeepClone, Module, Placement, Result,
     layers::{Layer, LayerNorm, Linear},
 };
 
-#[derive(Module)]
+#[derive(Module, DeepClone)]
 pub struct Block {
     norm: LayerNorm,
     attention: PairAttention,
