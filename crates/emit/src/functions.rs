@@ -79,8 +79,11 @@ impl Functions {
                 "static inline {kind} {prefix}_{name}{suffix}({kind} a, {kind} b)\n{{\n    return a {sign} b ? a : b;\n}}\n"
             )
         };
+        let of_bits =
+            [(Function::Exp, false), (Function::Log, false)].iter().any(|own| self.unary.contains(own));
+        let bits = of_bits.then(|| BITS.replace("P_", &format!("{prefix}_")));
         let unary = order.into_iter().map(|(function, double)| definition(prefix, function, double));
-        unary.chain(self.extremes.iter().map(extreme)).collect()
+        bits.into_iter().chain(unary).chain(self.extremes.iter().map(extreme)).collect()
     }
 
     /// The call of the larger or the smaller of two numbers; the second if one is NaN.
@@ -92,50 +95,57 @@ impl Functions {
     }
 }
 
-/// `e^x` in `float` without branches, so that compilers make vectors of it: 2^k times the series to the seventh power for |r| ≤ ln 2/2, whose
-/// remainder is 5·10⁻⁹.
-const EXP: &str = "\
-static inline float P_expf(float x)
+/// What the functions in `float` below choose by: bits of numbers, because compilers make no vectors of branches on numbers, nor of stores to
+/// parts of a union.
+const BITS: &str = "\
+static inline int P_bits(float x)
 {
-    union { float number; int bits; } low, high;
-    float c = x > -104.0f ? x : -104.0f, r, p;
-    int k;
-    c = c < 89.0f ? c : 89.0f;
-    k = (int)(c * 1.44269504f + (c < 0.0f ? -0.5f : 0.5f));
-    r = (c - (float)k * 0.693359375f) + (float)k * 2.12194440e-4f;
-    p = 1.0f / 720.0f + r * (1.0f / 5040.0f);
-    p = 1.0f / 24.0f + r * (1.0f / 120.0f + r * p);
-    p = 1.0f + r * (1.0f + r * (0.5f + r * (1.0f / 6.0f + r * p)));
-    low.bits = (k / 2 + 127) * 8388608;
-    high.bits = (k - k / 2 + 127) * 8388608;
-    p = p * low.number * high.number;
-    return x != x ? x : p;
+    union { float number; int bits; } u;
+    u.number = x;
+    return u.bits;
+}
+static inline float P_of_bits(int x)
+{
+    union { int bits; float number; } u;
+    u.bits = x;
+    return u.number;
+}
+static inline int P_choose(int c, int a, int b)
+{
+    return (a & -c) | (b & (c - 1));
 }
 ";
 
-/// The logarithm in `float` without branches: that of the power of two, and 2·artanh of the rest by its series, whose remainder is
-/// 2·10⁻⁹.
+/// `e^x` in `float`: 2^k times the series to the seventh power for |r| ≤ ln 2/2, whose remainder is 5·10⁻⁹. Beyond ±104 it is 0 or ∞.
+const EXP: &str = "\
+static inline float P_expf(float x)
+{
+    const int given = P_bits(x), magnitude = given & 2147483647, sign = given - magnitude;
+    const float c = P_of_bits(sign | P_choose(magnitude < 1120927744, magnitude, 1120927744));
+    const int k = (int)(c * 1.44269504f + P_of_bits(sign | 1056964608));
+    const float r = (c - (float)k * 0.693359375f) + (float)k * 2.12194440e-4f;
+    float p = 1.0f / 720.0f + r * (1.0f / 5040.0f);
+    p = 1.0f / 24.0f + r * (1.0f / 120.0f + r * p);
+    p = 1.0f + r * (1.0f + r * (0.5f + r * (1.0f / 6.0f + r * p)));
+    p = p * P_of_bits((k / 2 + 127) * 8388608) * P_of_bits((k - k / 2 + 127) * 8388608);
+    return P_of_bits(P_choose(magnitude > 2139095040, given, P_bits(p)));
+}
+";
+
+/// The logarithm in `float`: that of the power of two, and 2·artanh of the rest by its series, whose remainder is 2·10⁻⁹.
 const LOG: &str = "\
 static inline float P_logf(float x)
 {
-    union { float number; int bits; } u;
-    const float scaled = x < 1.1754944e-38f ? x * 8388608.0f : x;
-    int k = x < 1.1754944e-38f ? -150 : -127;
-    float m, s, z, y;
-    u.number = scaled;
-    k += (u.bits >> 23) & 255;
-    u.bits = (u.bits & 8388607) | 1065353216;
-    m = u.number;
-    k += m > 1.41421356f ? 1 : 0;
-    m = m > 1.41421356f ? 0.5f * m : m;
-    s = (m - 1.0f) / (m + 1.0f);
-    z = s * s;
-    y = 2.0f / 7.0f + z * (2.0f / 9.0f);
+    const int given = P_bits(x), small = given < 8388608;
+    const int bits = P_bits(x * P_of_bits(1065353216 + small * 192937984));
+    const int mantissa = (bits & 8388607) | 1065353216, above = mantissa > 1068827891;
+    const int k = ((bits >> 23) & 255) - 127 - small * 23 + above;
+    const float m = P_of_bits(mantissa - above * 8388608), s = (m - 1.0f) / (m + 1.0f), z = s * s;
+    float y = 2.0f / 7.0f + z * (2.0f / 9.0f);
     y = s * z * (2.0f / 3.0f + z * (2.0f / 5.0f + z * y));
     y = (float)k * 0.693359375f + (2.0f * s + (y - (float)k * 2.12194440e-4f));
-    y = x == 0.0f ? -INFINITY : y;
-    y = x < 0.0f ? NAN : y;
-    return x != x || x == INFINITY ? x : y;
+    y = P_of_bits(P_choose((given & 2147483647) == 0, -8388608, P_choose(given < 0, 2143289344, P_bits(y))));
+    return P_of_bits(P_choose(given >= 2139095040, given, P_bits(y)));
 }
 ";
 
