@@ -1,6 +1,7 @@
 //! `#[derive(Module)]`, `#[derive(DeepClone)]` and `#[derive(Builder)]`, which `gradewise_nn` re-exports.
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod builder;
 mod deep_clone;
 mod module;

@@ -1,6 +1,6 @@
 //! `#[derive(Module)]`.
 
-use crate::deep_clone::bounded;
+use crate::bounds::bounded;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use std::collections::HashMap;
