@@ -243,6 +243,7 @@ fn the_table_has_every_layer() {
         "Activation",
         "BiasOrder",
         "Dropout",
+        "DynLayer",
         "FieldBias",
         "FieldBlock",
         "GateArgument",

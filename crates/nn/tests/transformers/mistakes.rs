@@ -30,7 +30,7 @@ fn place() -> Placement {
 #[track_caller]
 fn refused<T>(result: Result<T>, parts: &[&str]) {
     match result {
-        Err(error @ Error::Argument { .. }) => {
+        Err(error) if matches!(error.cause(), Error::Argument { .. }) => {
             let message = error.to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         }
