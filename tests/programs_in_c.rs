@@ -216,7 +216,7 @@ fn volumes_and_hulls() {
         ("hulls", 16, "model.kind=metric model.hidden=3 model.layers=1"),
         ("hulls8", 8, "model.hidden=2 model.layers=1"),
     ] {
-        train(here, task, &format!("{settings}"));
+        train(here, task, settings);
         check_points(
             here,
             task,

@@ -80,7 +80,7 @@ struct Tied {
 #[test]
 fn ties_stay_ties_within_the_copy() -> Result<()> {
     let weight = place().normal([2, 2], 1.0, &mut rng())?;
-    let block = Arc::new(Linear::new(2, 2).init(&place(), &mut rng())?);
+    let block = Arc::new(Linear::new(2, 2).init(place(), &mut rng())?);
     let model = Tied {
         encoder: weight.clone(),
         decoder: weight,
@@ -142,7 +142,7 @@ struct Heads<L, Unit> {
 fn tuples_and_maps_name_their_parts_in_order() -> Result<()> {
     struct Metres;
     let mut rng = rng();
-    let mut linear = || Linear::new(1, 1).bias(false).init(&place(), &mut rng);
+    let mut linear = || Linear::new(1, 1).bias(false).init(place(), &mut rng);
     let mut by_name = HashMap::new();
     for name in ["tau", "e", "mu", "nu"] {
         by_name.insert(name.to_owned(), linear()?);

@@ -185,7 +185,7 @@ fn the_layer_that_was_called_is_named_first() -> Result<()> {
 fn errors_of_layers_pass_through_functions_of_autograd() -> Result<()> {
     use gradewise_autograd::{GradcheckOptions, checkpoint, gradcheck, jvp};
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
-    let layer = MvLinear::new(3, 4, CL3).init(&Placement::new(&Device::Cpu, DType::F64), rng)?;
+    let layer = MvLinear::new(3, 4, CL3).init(Placement::new(&Device::Cpu, DType::F64), rng)?;
     let good = Tensor::randn([8, 2, 3], DType::F64, &Device::Cpu, rng)?;
     gradcheck(&[&good], &GradcheckOptions::default(), |x| Ok(layer.forward(&x[0])?))?;
     let bad = zeros(&[8, 2, 2], DType::F64)?;

@@ -46,8 +46,10 @@ impl Ends {
     }
 }
 
-/// The segment of each position, and one over the number of positions of that segment.
-fn shares(segments: &Index) -> Option<(Arc<[usize]>, Arc<[f64]>)> {
+/// Positions' segments, and one over the number of positions of each one's segment.
+type Shares = (Arc<[usize]>, Arc<[f64]>);
+
+fn shares(segments: &Index) -> Option<Shares> {
     let list = segments.to_vec().ok()?;
     let mut counts = vec![0usize; segments.bound()];
     list.iter().for_each(|&segment| counts[segment] += 1);
