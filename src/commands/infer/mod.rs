@@ -84,21 +84,9 @@ impl Infer {
         std::iter::once(&self.input).chain(&self.checkpoint).map(PathBuf::as_path).collect()
     }
 
-    /// The request of --dump, for `inputs`.
-    fn dump_request<'a>(&'a self, inputs: &'a [&'a Path]) -> Option<DumpRequest<'a>> {
-        let layers = self.dump.as_deref()?;
-        Some(DumpRequest { layers, folder: Path::new(""), inputs, overwrite: self.overwrite })
-    }
-
-    /// Refuses --dump of several models.
-    fn require_one_dumped(&self, models: usize) -> Result<()> {
-        if self.dump.is_some() && models > 1 {
-            return Err(Error::Usage(
-                "--dump shows one model; leave out all but one --checkpoint, and take that of a single model"
-                    .to_owned(),
-            ));
-        }
-        Ok(())
+    /// The request of --dump, which is of one model.
+    fn dump_request<'a>(&'a self, models: usize, inputs: &'a [&'a Path]) -> Result<Option<DumpRequest<'a>>> {
+        DumpRequest::of_one(self.dump.as_deref(), models, inputs, self.overwrite)
     }
 }
 

@@ -3,18 +3,18 @@
 use super::{Infer, extension};
 use crate::tasks::NBodyTask;
 use gradewise_nn::{
-    Ensemble, Prediction,
-    checkpoint::{Checkpoint, StoredTensor, TensorFile},
-    data::npy::{self, NpyArray},
+    Ensemble,
+    checkpoint::{Checkpoint, TensorFile},
+    data::npy::NpyArray,
 };
 use gradewise_runner::{
     error::{Error, Result},
     output,
-    run::{self, Target},
+    run::{self, PredictionFile},
     task::{self, EVALUATION_BATCH},
 };
 use gradewise_zoo::{data::nbody::NBodyData, train::nbody::predict};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const CHANNELS: usize = 7;
 
@@ -24,25 +24,18 @@ const CHANNELS: usize = 7;
 /// Settings, files or systems that cannot be used; from writing.
 pub fn run(arguments: &Infer) -> Result<()> {
     let config = task::configure::<NBodyTask>(None, &arguments.settings)?;
-    // Checked before the work is done.
-    let as_npy = match extension(&arguments.output).as_deref() {
-        Some("npy") => true,
-        Some("safetensors") => false,
-        _ => {
-            let path = arguments.output.display();
-            return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
-        }
-    };
-    require_free(arguments, as_npy)?;
     let inputs = arguments.inputs();
-    let dump = arguments.dump_request(&inputs);
+    // Checked before the work is done.
+    let output =
+        PredictionFile::new(&arguments.output, arguments.overwrite, &inputs, || arguments.has_deviations())?;
+    output.require_free(is_npy)?;
     let (data, prediction, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
         let mut models = Vec::new();
         for path in &arguments.checkpoint {
             models.extend(task::load_models::<NBodyTask>(&Checkpoint::read(path)?, placement)?);
         }
-        arguments.require_one_dumped(models.len())?;
+        let dump = arguments.dump_request(models.len(), &inputs)?;
         let predicted = |model: &_| {
             let work = || predict(model, &data, EVALUATION_BATCH);
             run::dumped(dump, model, work)
@@ -50,55 +43,14 @@ pub fn run(arguments: &Infer) -> Result<()> {
         let prediction = Ensemble::new(models)?.predict(predicted)?;
         Ok((data, prediction, placement.dtype))
     })?;
-    let Prediction { mean: predictions, deviation: deviations } = prediction;
-    if let Some(bad) = predictions.iter().position(|value| !value.is_finite()) {
-        return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", predictions[bad])));
-    }
     let shape = [data.len(), 3, data.particles()];
-    // Again, because the work may have taken long.
-    require_free(arguments, as_npy)?;
-    if as_npy {
-        npy::write(&arguments.output, &shape, &predictions)?;
-        if let Some(deviations) = &deviations {
-            npy::write(deviation_file(&arguments.output), &shape, deviations)?;
-        }
-    } else {
-        let mut file = TensorFile::new();
-        file.insert("prediction", StoredTensor::from_f64(&shape, &predictions, dtype)?);
-        if let Some(deviations) = deviations {
-            file.insert("deviation", StoredTensor::from_f64(&shape, &deviations, dtype)?);
-        }
-        file.write(&arguments.output)?;
-    }
+    output.write(&shape, &prediction, dtype, is_npy)?;
     output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))
 }
 
-/// Refuses to write over anything but earlier predictions.
-fn require_free(arguments: &Infer, as_npy: bool) -> Result<()> {
-    let Infer { output, overwrite, .. } = arguments;
-    let inputs = arguments.inputs();
-    let is_npy = |path: &Path| NpyArray::read(path).is_ok_and(|array| matches!(array.shape[..], [_, 3, _]));
-    let is_tensors = |path: &Path| {
-        TensorFile::read(path).is_ok_and(|file| {
-            let known = |name: &str| ["prediction", "deviation"].contains(&name);
-            file.get("prediction").is_some()
-                && file.metadata.is_empty()
-                && file.iter().all(|(name, _)| known(name))
-        })
-    };
-    if !as_npy {
-        return Target::new("--output", output, *overwrite).require_free(&inputs, is_tensors);
-    }
-    Target::new("--output", output, *overwrite).require_free(&inputs, is_npy)?;
-    if arguments.has_deviations() {
-        Target::new("--output", &deviation_file(output), *overwrite).require_free(&inputs, is_npy)?;
-    }
-    Ok(())
-}
-
-/// The .npy file of the deviations, beside that of the predictions.
-fn deviation_file(output: &Path) -> PathBuf {
-    output.with_extension("deviation.npy")
+/// Whether a file is an array with the shape of predictions.
+fn is_npy(path: &Path) -> bool {
+    NpyArray::read(path).is_ok_and(|array| matches!(array.shape[..], [_, 3, _]))
 }
 
 /// Systems from `loc`, `vel` `[systems, 3, particles]` and `charges` `[systems, particles]` in a safetensors file, or from

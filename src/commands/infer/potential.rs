@@ -28,14 +28,13 @@ pub fn run(arguments: &Infer) -> Result<()> {
     let inputs = arguments.inputs();
     let target = Target::new("--output", &arguments.output, arguments.overwrite);
     target.require_free(&inputs, is_prediction)?;
-    let dump = arguments.dump_request(&inputs);
     let frames = read(&arguments.input, &config.data.units())?;
     let (set, prediction) = run::once(&config.runtime, |placement| {
         let mut models = Vec::new();
         for path in &arguments.checkpoint {
             models.extend(task::load_models::<PotentialTask>(&Checkpoint::read(path)?, placement)?);
         }
-        arguments.require_one_dumped(models.len())?;
+        let dump = arguments.dump_request(models.len(), &inputs)?;
         let cutoff = models.iter().map(|model| model.config().cutoff).fold(0.0, f64::max);
         let set = AtomSet::new(frames, &[], cutoff, false)?;
         let prediction = Ensemble::new(models)?.predict(|model| {
@@ -46,12 +45,7 @@ pub fn run(arguments: &Infer) -> Result<()> {
         })?;
         Ok((set, prediction))
     })?;
-    if let Some(bad) = prediction.mean.iter().position(|value| !value.is_finite()) {
-        return Err(Error::Failed(format!(
-            "prediction {bad} is {}; nothing was written",
-            prediction.mean[bad]
-        )));
-    }
+    run::require_finite(&prediction)?;
     let mut text = String::new();
     let (mut mean, mut deviation) = (&prediction.mean[..], prediction.deviation.as_deref());
     for one in set.frames() {

@@ -3,7 +3,7 @@
 use super::{GradientNorms, GradientScaler, Method, Optimizer, ScalerConfig, clip};
 use crate::{Error, Module, Result};
 use gradewise_autograd::{BackwardOptions, Tensor};
-use gradewise_kernels::{Array, ops};
+use gradewise_kernels::Array;
 
 /// The number of consecutive steps without a usable gradient after which training counts as diverged.
 pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
@@ -112,10 +112,8 @@ impl Optimizer {
                 expected: "computed by the model that it was made for, and after the last step".to_owned(),
             });
         }
-        if let Some(scale) = scale {
-            for gradient in gradients.iter_mut().flatten() {
-                *gradient = ops::mul_scalar(gradient, 1.0 / scale)?;
-            }
+        if let Some(scaler) = &self.scaler {
+            scaler.unscale(&mut gradients)?;
         }
         let norms = GradientNorms::of(&gradients)?;
         let skipped = !(norms.are_finite() && loss.item()?.is_finite());

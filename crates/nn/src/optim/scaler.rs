@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 use gradewise_autograd::{Policy, Tensor};
-use gradewise_kernels::{Array, DType, Device};
+use gradewise_kernels::{Array, DType, Device, ops};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, PoisonError};
 
@@ -128,6 +128,14 @@ impl GradientScaler {
             }
         };
         Ok(Tensor::new(array.reshape(loss.shape())?))
+    }
+
+    /// Divides gradients of a scaled loss by the scale.
+    pub(crate) fn unscale(&self, gradients: &mut [Option<Array>]) -> Result<()> {
+        for gradient in gradients.iter_mut().flatten() {
+            *gradient = ops::mul_scalar(gradient, 1.0 / self.scale())?;
+        }
+        Ok(())
     }
 
     /// Updates the scale after a step.

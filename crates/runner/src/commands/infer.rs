@@ -5,15 +5,11 @@ use crate::{
     error::{Error, Result},
     options::Settings,
     output,
-    run::{self, DumpRequest, Target},
+    run::{self, DumpRequest, PredictionFile},
     task::{self, Predicted, Task},
 };
 use clap::Args;
-use gradewise_nn::{
-    Ensemble, Prediction,
-    checkpoint::{Checkpoint, StoredTensor, TensorFile},
-    data::npy,
-};
+use gradewise_nn::{Ensemble, checkpoint::Checkpoint};
 use std::path::{Path, PathBuf};
 
 /// Predict with a checkpoint.
@@ -61,28 +57,18 @@ impl TaskCommand for Infer {
     }
 
     fn run<T: Task>(&self, checkpoints: Vec<Checkpoint>) -> Result<()> {
-        let as_npy = match self.output.extension().and_then(|ending| ending.to_str()) {
-            Some("npy") => true,
-            Some("safetensors") => false,
-            _ => {
-                let path = self.output.display();
-                return Err(Error::Usage(format!(
-                    "--output {path}: the name must end in .safetensors or .npy"
-                )));
-            }
-        };
         let models = checkpoints.iter().map(|found| found.metadata.members.len().max(1)).sum::<usize>();
-        if self.dump.is_some() && models > 1 {
-            return Err(Error::Usage(
-                "--dump shows one model; leave out all but one --checkpoint, and take that of a single model"
-                    .to_owned(),
-            ));
-        }
-        self.require_free(as_npy, models > 1)?;
+        // The files that the command reads.
+        let inputs: Vec<&Path> =
+            std::iter::once(&self.input).chain(&self.checkpoint).map(PathBuf::as_path).collect();
+        let output = PredictionFile::new(&self.output, self.overwrite, &inputs, || models > 1)?;
+        let dump = DumpRequest::of_one(self.dump.as_deref(), models, &inputs, self.overwrite)?;
+        // The shape of a .npy file does not tell whether it holds predictions of a task.
+        let is_array = |_: &Path| false;
+        output.require_free(is_array)?;
         // The settings beside the checkpoint: how its samples are read may depend on them.
         let config = task::settings::<T>(&self.checkpoint[0], &self.settings)?;
         let data = T::read(&self.input, &config)?;
-        let inputs = self.inputs();
         let (shape, prediction, dtype) = run::once(&config.runtime, |placement| {
             let mut models = Vec::new();
             for checkpoint in &checkpoints {
@@ -90,71 +76,14 @@ impl TaskCommand for Infer {
             }
             let mut shape = Vec::new();
             let prediction = Ensemble::new(models)?.predict(|model| -> Result<Vec<f64>> {
-                let dump = self.dump.as_deref().map(|layers| DumpRequest {
-                    layers,
-                    folder: Path::new(""),
-                    inputs: &inputs,
-                    overwrite: self.overwrite,
-                });
-                let Predicted { shape: found, values } =
-                    run::dumped(dump, model, || T::predict(model, &data, placement))?;
+                let work = || T::predict(model, &data, placement);
+                let Predicted { shape: found, values } = run::dumped(dump, model, work)?;
                 shape = found;
                 Ok(values)
             })?;
             Ok((shape, prediction, placement.dtype))
         })?;
-        let Prediction { mean, deviation } = prediction;
-        if let Some(bad) = mean.iter().position(|value| !value.is_finite()) {
-            return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", mean[bad])));
-        }
-        // Again, because the work may have taken long.
-        self.require_free(as_npy, models > 1)?;
-        if as_npy {
-            npy::write(&self.output, &shape, &mean)?;
-            if let Some(deviation) = &deviation {
-                npy::write(self.deviations(), &shape, deviation)?;
-            }
-        } else {
-            let mut file = TensorFile::new();
-            file.insert("prediction", StoredTensor::from_f64(&shape, &mean, dtype)?);
-            if let Some(deviation) = deviation {
-                file.insert("deviation", StoredTensor::from_f64(&shape, &deviation, dtype)?);
-            }
-            file.write(&self.output)?;
-        }
+        output.write(&shape, &prediction, dtype, is_array)?;
         output::print(&format!("{}: predictions {shape:?}\n", self.output.display()))
-    }
-}
-
-impl Infer {
-    /// The files that the command reads.
-    fn inputs(&self) -> Vec<&Path> {
-        std::iter::once(&self.input).chain(&self.checkpoint).map(PathBuf::as_path).collect()
-    }
-
-    /// The .npy file of the deviations, beside that of the predictions.
-    fn deviations(&self) -> PathBuf {
-        self.output.with_extension("deviation.npy")
-    }
-
-    /// Refuses to write over anything but earlier predictions, of which a .npy file does not tell whether it is one.
-    fn require_free(&self, as_npy: bool, several: bool) -> Result<()> {
-        let inputs = self.inputs();
-        let is_own = |path: &Path| {
-            TensorFile::read(path).is_ok_and(|file| {
-                let known = |name: &str| ["prediction", "deviation"].contains(&name);
-                file.get("prediction").is_some()
-                    && file.metadata.is_empty()
-                    && file.iter().all(|(name, _)| known(name))
-            })
-        };
-        Target::new("--output", &self.output, self.overwrite)
-            .require_free(&inputs, |path| !as_npy && is_own(path))?;
-        match as_npy && several {
-            true => {
-                Target::new("--output", &self.deviations(), self.overwrite).require_free(&inputs, |_| false)
-            }
-            false => Ok(()),
-        }
     }
 }

@@ -33,7 +33,26 @@ pub struct DumpRequest<'a> {
     pub overwrite: bool,
 }
 
-impl DumpRequest<'_> {
+impl<'a> DumpRequest<'a> {
+    /// The request of a command that predicts with so many models, into the folder where it runs.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for several models.
+    pub fn of_one(
+        layers: Option<&'a str>,
+        models: usize,
+        inputs: &'a [&'a Path],
+        overwrite: bool,
+    ) -> Result<Option<Self>> {
+        if layers.is_some() && models > 1 {
+            return Err(Error::Usage(
+                "--dump shows one model; leave out all but one --checkpoint, and take that of a single model"
+                    .to_owned(),
+            ));
+        }
+        Ok(layers.map(|layers| Self { layers, folder: Path::new(""), inputs, overwrite }))
+    }
+
     fn names(&self) -> Vec<String> {
         self.layers.split(',').map(|name| name.trim().to_owned()).collect()
     }

@@ -294,10 +294,9 @@ impl Summary {
             }
             None => writeln!(text, "\ntest {label} {mean}, one seed"),
         };
-        if let Some(Statistic { mean, standard_deviation }) = self.valid {
-            let spread = standard_deviation.map_or_else(String::new, |s| format!(" ± {}", precise(s)));
-            let mean = precise(mean);
-            let _ = writeln!(text, "valid {label} {mean}{spread} of the same weights, the best there");
+        if let Some(valid) = self.valid {
+            let valid = spread(valid);
+            let _ = writeln!(text, "valid {label} {valid} of the same weights, the best there");
         }
         if let Some(together) = self.together {
             let _ = writeln!(text, "test {label} {} of the mean of their predictions", precise(together));
@@ -332,6 +331,12 @@ impl Summary {
         output::print(&text)?;
         self.verdict()
     }
+}
+
+/// A mean, and ± the deviation if there are several values.
+pub fn spread(Statistic { mean, standard_deviation }: Statistic) -> String {
+    let deviation = standard_deviation.map_or_else(String::new, |s| format!(" ± {}", precise(s)));
+    precise(mean) + &deviation
 }
 
 /// As [`number`], with one more decimal.

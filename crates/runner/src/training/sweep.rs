@@ -1,6 +1,9 @@
 //! Sweeps: runs that differ in some settings, one for each point of a grid.
 
-use super::{Outcome, Place, Runs, Splits, seeds::precise};
+use super::{
+    Outcome, Place, Runs, Splits,
+    seeds::{precise, spread},
+};
 use crate::{
     config::Resolver,
     error::{Error, Result},
@@ -390,17 +393,12 @@ impl Record {
                 // Writing to a string cannot fail.
                 let _ = write!(text, "{:>width$}  ", value(settings, key));
             }
-            let spread = |values: Vec<f64>| match &values[..] {
+            let all = |values: Vec<f64>| match &values[..] {
                 [] => "-".to_owned(),
-                values => {
-                    let Statistic { mean, standard_deviation } = Statistic::of(values);
-                    let spread =
-                        standard_deviation.map_or_else(String::new, |s| format!(" ± {}", precise(s)));
-                    precise(mean) + &spread
-                }
+                values => spread(Statistic::of(values)),
             };
-            let test = spread(runs.iter().filter_map(|run| run.test).collect());
-            let valid = spread(runs.iter().filter_map(|run| run.valid).collect());
+            let test = all(runs.iter().filter_map(|run| run.test).collect());
+            let valid = all(runs.iter().filter_map(|run| run.valid).collect());
             let seconds = runs.iter().map(|run| run.seconds).sum::<f64>();
             let count = |status: Status| runs.iter().filter(|run| run.status == status).count();
             let _ = write!(text, "{test:<21}  {valid:<21}  {seconds:7.1}");

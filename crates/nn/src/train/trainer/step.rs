@@ -116,10 +116,8 @@ impl<M: Module> Trainer<M> {
         }
         let update = nvtx::range("update");
         let scale = self.loss_scale();
-        if let Some(scale) = scale {
-            for gradient in gradients.iter_mut().flatten() {
-                *gradient = ops::mul_scalar(gradient, 1.0 / scale)?;
-            }
+        if let Some(scaler) = &self.scaler {
+            scaler.unscale(&mut gradients)?;
         }
         let zeros = zero_fraction(&gradients)?;
         let norms = GradientNorms::of(&gradients)?;
