@@ -8,7 +8,8 @@ The folder holds train.h5, val.h5 and test.h5 as `python -m gradewise.data.jets 
 same jets, the same particles of each, batches of as many jets of like lengths, so many seconds of training with a linear warm-up in the first
 2.5% and a cosine to zero, and float32. Of PyTorch, batches are made before the clock starts; gradewise makes them meanwhile. Sizes, rates and
 inputs of the published networks are those of their publications, as far as these are in their code: `--size small` makes all of them a few
-thousand parameters, for a trial on a CPU. Without --lorentznet that network is left out. What is printed is a table in Markdown; --json writes
+thousand parameters, for a trial on a CPU. `lgatr-accelerated` and `slim-accelerated` are the published networks after
+`gradewise.torch.accelerate`. Without --lorentznet that network is left out. What is printed is a table in Markdown; --json writes
 all numbers. Background rejections have the binomial error of one test set; with several seeds, means and sample standard deviations.
 """
 
@@ -35,6 +36,8 @@ SIZES = {
 }
 # Rates, decay and dropout: arXiv:2411.00446, arXiv:2512.17011, arXiv:2201.08187.
 SETTINGS = {"lgatr": (3e-4, 0.2, None), "slim": (3e-4, 0.2, None), "lorentznet": (1e-3, 1e-2, 0.2)}
+# The published networks, whose blocks `gradewise.torch.accelerate` replaces.
+ACCELERATED = {f"{name}-accelerated": name for name in ("lgatr", "slim")}
 OURS = {"pairs": ["--preset", "pairs"], "messages": ["model.kind=messages"]}
 EVALUATED = 256
 
@@ -144,6 +147,14 @@ class LorentzNet(torch.nn.Module):
 
 
 def network(name, arguments):
+    if name in ACCELERATED:
+        import gradewise.torch
+
+        made = network(ACCELERATED[name], arguments)
+        report = gradewise.torch.accelerate(made)
+        if not report.replaced:
+            raise SystemExit(f"{name}: nothing was accelerated: {report}")
+        return made
     size = SIZES[arguments.size][name]
     if name == "lorentznet":
         return LorentzNet(arguments.lorentznet, size, SETTINGS[name][2])
@@ -169,7 +180,7 @@ def train(name, data, arguments, seed):
     torch.manual_seed(seed)
     device, budget = torch.device(arguments.device), arguments.seconds
     model = network(name, arguments).to(device)
-    rate, decay, _ = SETTINGS[name]
+    rate, decay, _ = SETTINGS[ACCELERATED.get(name, name)]
     rate = arguments.rate or rate
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay)
     loss_of = torch.nn.CrossEntropyLoss()
@@ -235,7 +246,7 @@ def row(name, runs, jets):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="train.h5, val.h5 and test.h5")
-    parser.add_argument("--models", nargs="+", default=[*SETTINGS, *OURS], choices=[*SETTINGS, *OURS])
+    parser.add_argument("--models", nargs="+", default=[*SETTINGS, *OURS], choices=[*SETTINGS, *ACCELERATED, *OURS])
     parser.add_argument("--seconds", type=float, default=600, help="of training, for each network and seed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="cpu")

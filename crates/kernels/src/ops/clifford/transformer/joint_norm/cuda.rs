@@ -2,7 +2,7 @@
 
 use super::{Gradients, NAME, Operands, Sizes};
 use crate::{
-    Array, CudaDevice, Result,
+    Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
     csrc::joint_norm_tile::{TILE, WARPS},
     ops::clifford::transformer::{Order, order::MOST_BLADES},
@@ -24,12 +24,14 @@ struct JointSets {
     epsilon: f64,
     planes: i32,
     unused: i32,
-    factor: [i8; MOST_BLADES],
+    factor: [f32; MOST_BLADES],
 }
 
 fn sets(order: &Order, (sizes, epsilon): (Sizes, f64)) -> JointSets {
-    let mut factor = [0; MOST_BLADES];
-    factor[..order.factors().len()].copy_from_slice(order.factors());
+    let mut factor = [0.0; MOST_BLADES];
+    for (own, &of_plane) in factor.iter_mut().zip(order.factors()) {
+        *own = of_plane.into();
+    }
     let [rows, groups, heads, channels, scalars] =
         [sizes.rows, sizes.groups, sizes.heads, sizes.channels, sizes.scalars].map(|size| size as i64);
     JointSets {
@@ -50,8 +52,46 @@ fn blocks(sizes: Sizes) -> usize {
     sizes.rows.div_ceil(TILE).clamp(1, MOST_BLOCKS)
 }
 
-fn grid(sizes: Sizes) -> Grid {
-    Grid::new([blocks(sizes), sizes.sets().min(u16::MAX.into()), 1], [TILE as u32, WARPS as u32, 1])
+/// The most elements of a set that a warp takes alone: a pass over so many takes a thread about as long as the barriers of a block.
+const MOST_ALONE: usize = 64;
+
+/// How the warps of a block share the sets, and with it the kernel and its grid.
+#[derive(Clone, Copy)]
+struct Launch {
+    is_short: bool,
+    has_four_planes: bool,
+    grid: Grid,
+}
+
+impl Launch {
+    fn new(order: &Order, sizes: Sizes) -> Self {
+        let planes = order.factors().len();
+        let is_short = sizes.sets() > 1 && planes * sizes.channels + sizes.scalars <= MOST_ALONE;
+        let columns = sizes.sets().div_ceil(if is_short { WARPS } else { 1 });
+        let grid =
+            Grid::new([blocks(sizes), columns.min(u16::MAX.into()), 1], [TILE as u32, WARPS as u32, 1]);
+        Self { is_short, has_four_planes: planes == 4, grid }
+    }
+
+    fn forward(self, dtype: DType) -> Kernel {
+        let name = match (self.has_four_planes, self.is_short) {
+            (false, false) => "joint_norm_fwd",
+            (false, true) => "joint_norm_short_fwd",
+            (true, false) => "joint_norm_4_fwd",
+            (true, true) => "joint_norm_4_short_fwd",
+        };
+        Kernel::new(name, dtype)
+    }
+
+    fn backward(self, dtype: DType) -> Kernel {
+        let name = match (self.has_four_planes, self.is_short) {
+            (false, false) => "joint_norm_bwd",
+            (false, true) => "joint_norm_short_bwd",
+            (true, false) => "joint_norm_4_bwd",
+            (true, true) => "joint_norm_4_short_bwd",
+        };
+        Kernel::new(name, dtype)
+    }
 }
 
 pub(super) fn forward(
@@ -65,9 +105,10 @@ pub(super) fn forward(
     if out.elements() > 0 {
         let args =
             Args::new().value(&sets(order, how)).array(x).optional(gains).optional(scalar_gains).array(&out);
+        let launch = Launch::new(order, how.0);
         // SAFETY: 1: the operator's entry compared x and the gains with the sizes; all are contiguous. 2: `out` is new. 3: the threads of
         // the kernel's tile; it strides over tiles and sets. 4: there are no addresses but those of arrays.
-        unsafe { device.launch(NAME, Kernel::new("joint_norm_fwd", x.dtype()), grid(how.0), args)? };
+        unsafe { device.launch(NAME, launch.forward(x.dtype()), launch.grid, args)? };
     }
     Ok(out)
 }
@@ -95,9 +136,10 @@ pub(super) fn backward(
     if x.elements() > 0 {
         let args = Args::new().value(&sets(order, how)).array(x).optional(gains).optional(scalar_gains);
         let args = args.array(grad).array(&of_x).optional(partial.as_ref());
+        let launch = Launch::new(order, sizes);
         // SAFETY: 1: as in the forward pass, with a gradient of the shape of x; a partial sum for each block along the rows and each gain.
         // 2: the results are new. 3: the threads of the kernel's tile; it strides. 4: there are no addresses but those of arrays.
-        unsafe { device.launch(NAME, Kernel::new("joint_norm_bwd", dtype), grid(sizes), args)? };
+        unsafe { device.launch(NAME, launch.backward(dtype), launch.grid, args)? };
     }
     let Some(partial) = partial else {
         return Ok(Gradients { x: of_x, gains: None, scalar_gains: None });

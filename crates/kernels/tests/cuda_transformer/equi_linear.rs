@@ -1,8 +1,6 @@
 //! Equivariant linear maps of feature planes: few rows, which kernels map directly, and many, against the CPU in double precision.
 
-mod common;
-
-use common::{Pair, function, launched, rng, tolerance};
+use crate::common::{Pair, function, launched, rng, tolerance};
 use gradewise_kernels::{
     Array, DType, Device, debug,
     ops::clifford::equi_linear::{self, Entry, Maps, Operands},
@@ -114,7 +112,7 @@ impl Case {
     }
 }
 
-fn agree_with_double_precision(device: &Device) {
+pub fn maps_agree_with_double_precision(device: &Device) {
     for (number, rows) in [1, 2, 31, 33, 256, 700, FEW, FEW + 1, 3001].into_iter().enumerate() {
         for dtype in DType::ALL {
             let is_slow = std::env::var_os("GRADEWISE_TEST_SEEDS").is_some();
@@ -129,7 +127,7 @@ fn agree_with_double_precision(device: &Device) {
     }
 }
 
-fn few_rows_take_one_launch_forward_and_three_backward(device: &Device) {
+pub fn few_rows_take_one_launch_forward_and_three_backward(device: &Device) {
     let case = Case::draw(256, DType::F32, device, 5);
     // The list of the maps is copied to the device once.
     case.agrees("256 rows");
@@ -138,5 +136,3 @@ fn few_rows_take_one_launch_forward_and_three_backward(device: &Device) {
     assert_eq!(own, ["equi_product", "equi_product", "equi_outer", "equi_gradients"], "{launches:?}");
     assert_eq!(own.len(), launches.len(), "{launches:?}");
 }
-
-gradewise_testing::main!(agree_with_double_precision, few_rows_take_one_launch_forward_and_three_backward);
