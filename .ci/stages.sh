@@ -185,8 +185,34 @@ python_sweeps() {
 # soak ROUNDS: runs that are killed at random moments and go on.
 soak() { scripts/soak --rounds "$1" --program "$program"; }
 
-# Every crate as it would be published.
-packages() { scripts/publish; }
+# Every crate as it would be published, and the recipe for conda. The source distribution is one of the platforms.
+packages() {
+    scripts/publish
+    scripts/check-conda
+}
+
+# The reference as docs.rs builds it, where that asks for more features than the stage "documentation".
+docs_rs() {
+    local name features
+    cargo metadata --format-version 1 --no-deps | python3 -c '
+import json, sys
+for package in json.load(sys.stdin)["packages"]:
+    features = ((package["metadata"] or {}).get("docs", {}).get("rs", {}).get("features", []))
+    if features:
+        print(package["name"], ",".join(features))' >"$target/docs-rs.txt"
+    [ -s "$target/docs-rs.txt" ]
+    while read -r name features; do
+        RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps -p "$name" --features "$features" </dev/null
+    done <"$target/docs-rs.txt"
+}
+
+# Wheels, the source distribution, and other platforms as far as their tools are here.
+platforms() {
+    local status=0
+    scripts/platforms -- "${unoptimised[@]}" || status=$?
+    [ "$status" != 3 ] || skip "some platforms" "scripts/platforms says which tool is missing"
+    [ "$status" = 0 ] || [ "$status" = 3 ]
+}
 
 # The book with the reference beside it, in target/book, where mdBook is installed; tests/book checks its links everywhere.
 book() {
