@@ -185,8 +185,33 @@ python_sweeps() {
 # soak ROUNDS: runs that are killed at random moments and go on.
 soak() { scripts/soak --rounds "$1" --program "$program"; }
 
-# Every crate as it would be published.
-packages() { scripts/publish; }
+# Every crate as it would be published, and the recipe for conda.
+packages() {
+    scripts/publish
+    scripts/check-conda
+}
+
+# The reference as docs.rs builds it, where that asks for more features than the stage "documentation".
+docs_rs() {
+    local name features
+    cargo metadata --format-version 1 --no-deps | python3 -c '
+import json, sys
+for package in json.load(sys.stdin)["packages"]:
+    features = ((package["metadata"] or {}).get("docs", {}).get("rs", {}).get("features", []))
+    if features:
+        print(package["name"], ",".join(features))' >"$target/docs-rs.txt"
+    [ -s "$target/docs-rs.txt" ]
+    while read -r name features; do
+        RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps -p "$name" --features "$features" </dev/null
+    done <"$target/docs-rs.txt"
+}
+
+# The source distribution is packed, and other platforms are checked. What is built and run on them takes the better part of an hour more:
+# scripts/platforms, before a release.
+platforms() {
+    scripts/wheels sdist
+    scripts/platforms aarch64-apple-darwin wasm32-unknown-unknown
+}
 
 # The book with the reference beside it, in target/book, where mdBook is installed; tests/book checks its links everywhere.
 book() {

@@ -4,6 +4,7 @@ use std::{io, path::PathBuf};
 
 /// An error of the measuring tools.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// An invalid algebra or an unknown name.
     #[error(transparent)]

@@ -24,7 +24,7 @@
 
 // The order of modules:
 //
-// error, random
+// error, host, random
 // communicator, launch, local, planner, shards
 // rendezvous
 // group
@@ -34,6 +34,7 @@ mod communicator;
 mod data_parallel;
 mod error;
 mod group;
+mod host;
 mod launch;
 mod local;
 mod nccl;
@@ -47,6 +48,7 @@ pub use communicator::{Communicator, Pending};
 pub use data_parallel::{DataParallel, same_state};
 pub use error::{Error, Result};
 pub use group::{Failure, Group};
+pub use host::host_name;
 pub use launch::Launch;
 pub use local::{ChildFailure, SUPERVISED, Supervisor, free_port};
 pub use nccl::{DETERMINISTIC, Nccl};

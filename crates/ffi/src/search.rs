@@ -51,8 +51,7 @@ impl Search {
 
     /// The file under each of its names in the folder, and in the places where a toolkit and a wheel have it.
     fn inside(&self, folder: &Path) -> Vec<String> {
-        let wheel = format!("nvidia/{}/lib", self.wheel);
-        let places = ["", "lib64", "lib", "bin", "nvidia/cu13/lib", wheel.as_str()];
+        let places = places(self.wheel, cfg!(windows));
         let paths = places.iter().flat_map(|place| self.names.iter().map(move |name| (place, name)));
         let paths: Vec<PathBuf> = paths.map(|(place, name)| folder.join(place).join(name)).collect();
         let present: Vec<&PathBuf> = paths.iter().filter(|path| path.is_file()).collect();
@@ -68,6 +67,17 @@ impl Search {
         found.retain(|path| path.is_dir());
         found
     }
+}
+
+/// Where toolkits and wheels have their libraries, which Windows keeps beside the programs.
+fn places(wheel: &str, windows: bool) -> Vec<String> {
+    let (toolkit, wheels): (&[&str], _) = if windows {
+        (&["", "bin/x64", "bin"], ["cu13/bin/x86_64".to_owned(), format!("{wheel}/bin")])
+    } else {
+        (&["", "lib64", "lib", "bin"], ["cu13/lib".to_owned(), format!("{wheel}/lib")])
+    };
+    let wheels = wheels.into_iter().map(|place| format!("nvidia/{place}"));
+    toolkit.iter().map(|&place| place.to_owned()).chain(wheels).collect()
 }
 
 /// The folders in a folder, last name first, so that newer versions come before older ones.
@@ -89,6 +99,15 @@ mod tests {
     use std::fs;
 
     const LIBRARY: Search = Search { variable: "GIVEN", names: &["libx.so.2", "libx.so"], wheel: "x" };
+
+    /// Where NVIDIA's wheels for Windows have `nvrtc64_130_0.dll` and `nvrtc64_120_0.dll`.
+    #[test]
+    fn wheels_for_windows_keep_libraries_in_bin() {
+        let places = places("cuda_nvrtc", true);
+        for expected in ["nvidia/cu13/bin/x86_64", "nvidia/cuda_nvrtc/bin"] {
+            assert!(places.iter().any(|place| place == expected), "{places:?}");
+        }
+    }
 
     fn with(pairs: &[(&str, &Path)]) -> Vec<String> {
         LIBRARY.candidates_with(|name| {

@@ -3,7 +3,7 @@
 pub mod frame;
 pub mod handshake;
 
-use crate::{Error, Launch, Result};
+use crate::{Error, Launch, Result, host::host_name};
 use frame::Kind;
 use handshake::{Caller, Denied, Hello, Peer, Purpose};
 use std::{
@@ -42,12 +42,7 @@ pub struct Meeting {
 
 /// This process, for the others' messages.
 pub fn this_process() -> Peer {
-    let name = || {
-        std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .or_else(|_| std::fs::read_to_string("/etc/hostname"))
-    };
-    let host = std::env::var("HOSTNAME").ok().or_else(|| name().ok()).unwrap_or_default();
-    let host = if host.trim().is_empty() { "this host".to_owned() } else { host.trim().to_owned() };
+    let host = host_name().unwrap_or_else(|| "this host".to_owned());
     Peer { host, process: std::process::id() }
 }
 

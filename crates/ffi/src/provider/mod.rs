@@ -4,6 +4,7 @@
 mod cuda_sys;
 #[cfg(feature = "linked")]
 mod linked;
+mod loader;
 #[cfg(any(feature = "linked", feature = "cuda-sys", feature = "cust"))]
 pub(crate) mod process;
 
@@ -13,8 +14,8 @@ pub use cuda_sys::CudaSys;
 pub use linked::Linked;
 
 use crate::{Error, Result};
+use loader::Library;
 use std::{
-    error::Error as _,
     ffi::{CStr, c_void},
     path::Path,
 };
@@ -34,9 +35,9 @@ pub trait Provider: Send + Sync {
 
 /// A shared library opened at run time.
 pub struct Dynamic {
-    library: libloading::Library,
+    library: Library,
     /// Libraries that this library opens by name on demand. They are opened by path beforehand, so that the loader finds them.
-    companions: Vec<libloading::Library>,
+    companions: Vec<Library>,
     path: String,
 }
 
@@ -44,13 +45,13 @@ impl Dynamic {
     /// Opens the first of `paths` that the loader finds.
     ///
     /// # Errors
-    /// [`Error::Library`] with the loader's answer for each path.
+    /// [`Error::Library`] with the loader's answer for each path; on targets without a loader (WebAssembly), always.
     pub fn open(library: &'static str, paths: &[&str], hint: &'static str) -> Result<Self> {
         let mut tried = Vec::new();
         for path in paths {
             // SAFETY: the libraries opened here are NVIDIA's (or a caller's own stand-in), whose initialisers have no
             // preconditions.
-            match unsafe { libloading::Library::new(*path) } {
+            match unsafe { Library::new(*path) } {
                 Ok(library) => return Ok(Self { library, companions: Vec::new(), path: (*path).to_owned() }),
                 Err(error) => tried.push(format!("{path} ({})", reason(&error))),
             }
@@ -65,14 +66,14 @@ impl Dynamic {
         let files = folder.and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
         for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(prefix)) {
             // SAFETY: as in `open`. If a companion does not open, the call that needs it fails with an error that says so.
-            self.companions.extend(unsafe { libloading::Library::new(file.path()) });
+            self.companions.extend(unsafe { Library::new(file.path()) });
         }
         self
     }
 }
 
 /// The loader's message without the path that it mostly begins with.
-fn reason(error: &libloading::Error) -> String {
+fn reason(error: &impl std::error::Error) -> String {
     let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     text.rsplit_once(": ").map_or(text.clone(), |(_, reason)| reason.to_owned())
 }

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_void};
 
 /// The address of a function of the driver that the program was linked with.
+#[cfg(any(unix, windows))]
 pub(crate) fn symbol(name: &CStr) -> Option<*const c_void> {
     #[cfg(unix)]
     let library = libloading::os::unix::Library::this();
@@ -12,4 +13,10 @@ pub(crate) fn symbol(name: &CStr) -> Option<*const c_void> {
     // the program is linked with it.
     let symbol = unsafe { library.get::<*const c_void>(name.to_bytes_with_nul()) }.ok()?;
     Some(*symbol).filter(|address| !address.is_null())
+}
+
+/// Targets without a loader have no driver either.
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn symbol(_: &CStr) -> Option<*const c_void> {
+    None
 }

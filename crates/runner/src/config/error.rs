@@ -25,6 +25,7 @@ impl fmt::Display for Origin {
 
 /// An error of a configuration.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("configuration {}: {source}", path.display())]

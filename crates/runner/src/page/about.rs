@@ -190,7 +190,7 @@ impl Sitting {
             command: command(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: gpu::commit(),
-            host: environment::host(),
+            host: gradewise_distributed::host_name(),
             device: format!("{}{device}", placement.device),
             processes,
             threads: rayon::current_num_threads(),

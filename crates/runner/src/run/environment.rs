@@ -18,14 +18,6 @@ pub fn names_secret(word: &str) -> bool {
     SECRET_NAMES.iter().any(|name| lower.contains(name))
 }
 
-/// The name of this machine, if the system tells it.
-pub fn host() -> Option<String> {
-    let variable = |name: &str| env::var(name).ok();
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let host = host.or_else(|| variable("HOSTNAME")).or_else(|| variable("COMPUTERNAME"))?;
-    Some(host.trim().to_owned()).filter(|host| !host.is_empty())
-}
-
 /// The value of `key` in lines of `key<separator>value`.
 fn field(text: &str, key: &str, separator: char) -> Option<String> {
     let mut lines = text.lines().filter_map(|line| line.split_once(separator));

@@ -11,8 +11,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The locked file of a folder. It holds a [`Holder`] as JSON.
+/// The locked file of a folder.
 const FILE: &str = ".lock";
+/// The file that holds a [`Holder`] as JSON: the locked one, except on Windows, where no other process can read a locked file.
+const DETAILS: &str = if cfg!(windows) { ".lock-holder" } else { FILE };
 /// Attempts to take a lock whose holder has not written its details yet: it has just started, or only asks whether the lock is held.
 const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -39,12 +41,23 @@ impl Holder {
         }
     }
 
-    /// The details in a lock file, if its holder has written them.
-    fn read(file: &mut File) -> Option<Self> {
+    /// The details of a folder's holder, if it has written them.
+    fn read(folder: &Path) -> Option<Self> {
         let mut text = String::new();
-        file.rewind().ok()?;
-        file.take(1 << 16).read_to_string(&mut text).ok()?;
+        File::open(folder.join(DETAILS)).ok()?.take(1 << 16).read_to_string(&mut text).ok()?;
         serde_json::from_str(&text).ok()
+    }
+
+    /// Writes the details, on behalf of the process that has `lock`.
+    fn write(&self, folder: &Path, lock: &mut File) -> io::Result<()> {
+        let details = serde_json::to_string(self).unwrap_or_default();
+        if DETAILS != FILE {
+            return std::fs::write(folder.join(DETAILS), details);
+        }
+        lock.set_len(0)?;
+        lock.rewind()?;
+        lock.write_all(details.as_bytes())?;
+        lock.flush()
     }
 
     /// Whether the process runs on this host. Without `/proc`, it may.
@@ -77,23 +90,23 @@ impl FolderLock {
         let mut attempt = 0;
         let mut file = loop {
             attempt += 1;
-            let mut file = open(&path).map_err(failed)?;
+            let file = open(&path).map_err(failed)?;
             match file.try_lock() {
                 // The previous holder removes the file at its end: a lock on a removed file excludes nobody.
                 Ok(()) if !is_at(&file, &path) => {}
                 Ok(()) => break file,
-                Err(TryLockError::WouldBlock) => match Holder::read(&mut file) {
+                Err(TryLockError::WouldBlock) => match Holder::read(folder) {
                     None if attempt < ATTEMPTS => thread::sleep(PAUSE),
                     holder => return Err(held(folder, holder.as_ref())),
                 },
                 Err(TryLockError::Error(error)) => {
-                    without_locks(folder, &path, Holder::read(&mut file).as_ref(), &error)?;
+                    without_locks(folder, &path, Holder::read(folder).as_ref(), &error)?;
                     break file;
                 }
             }
         };
         let own = Holder::this_process();
-        if let Some(earlier) = Holder::read(&mut file).filter(|earlier| earlier.host != own.host) {
+        if let Some(earlier) = Holder::read(folder).filter(|earlier| earlier.host != own.host) {
             // Some network file systems keep locks within a host.
             tracing::warn!(
                 "{}: {}; it has not reported its end, so make sure that it runs no more",
@@ -101,10 +114,7 @@ impl FolderLock {
                 earlier.describe()
             );
         }
-        let details = serde_json::to_string(&own).unwrap_or_default();
-        let written =
-            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(details.as_bytes()));
-        written.and_then(|()| file.flush()).map_err(failed)?;
+        own.write(folder, &mut file).map_err(failed)?;
         Ok(Self { file, path })
     }
 
@@ -114,9 +124,9 @@ impl FolderLock {
     /// As [`take`](Self::take).
     pub fn require_free(folder: &Path) -> Result<()> {
         // A folder without the file is not locked; one that cannot be locked by this process is not its own to judge.
-        let Ok(mut file) = File::open(folder.join(FILE)) else { return Ok(()) };
+        let Ok(file) = File::open(folder.join(FILE)) else { return Ok(()) };
         match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => Err(held(folder, Holder::read(&mut file).as_ref())),
+            Err(TryLockError::WouldBlock) => Err(held(folder, Holder::read(folder).as_ref())),
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         }
     }
@@ -129,6 +139,9 @@ impl Drop for FolderLock {
         let removed = cfg!(unix) && std::fs::remove_file(&self.path).is_ok();
         if !removed {
             let _ = self.file.set_len(0);
+        }
+        if DETAILS != FILE {
+            let _ = std::fs::remove_file(self.path.with_file_name(DETAILS));
         }
     }
 }
@@ -193,7 +206,8 @@ mod tests {
             }
         }
         drop(lock);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no lock is left behind");
+        let left = usize::from(cfg!(not(unix)));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), left, "no lock is left behind");
         FolderLock::require_free(folder.path()).unwrap();
         drop(FolderLock::take(folder.path()).unwrap());
     }
@@ -203,9 +217,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // A process that is killed leaves its details.
         let dead = Holder { process: u32::MAX, ..Holder::this_process() };
-        std::fs::write(folder.path().join(FILE), serde_json::to_string(&dead).unwrap()).unwrap();
+        std::fs::write(folder.path().join(DETAILS), serde_json::to_string(&dead).unwrap()).unwrap();
         let lock = FolderLock::take(folder.path()).unwrap();
-        let text = std::fs::read_to_string(folder.path().join(FILE)).unwrap();
+        let text = std::fs::read_to_string(folder.path().join(DETAILS)).unwrap();
         assert_eq!(serde_json::from_str::<Holder>(&text).unwrap().process, std::process::id());
         drop(lock);
     }

@@ -1,6 +1,6 @@
 //! Redaction of private information.
 
-use crate::run::environment::{self, names_secret};
+use crate::run::environment::names_secret;
 use std::{env, path::Path};
 
 /// Prefixes of well-known kinds of tokens.
@@ -27,7 +27,7 @@ impl Redactor {
         let run = run.and_then(|run| run.canonicalize().ok()).map(|run| run.display().to_string());
         let variable = |name: &str| env::var(name).ok();
         let user = variable("USER").or_else(|| variable("USERNAME"));
-        let named = [(user, "<user>"), (environment::host(), "<host>")];
+        let named = [(user, "<user>"), (gradewise_distributed::host_name(), "<host>")];
         let names = named.into_iter().filter_map(|(name, instead)| Some((name?, instead)));
         // Names like `root` are not private, and names of two letters occur in many words.
         let telling =
