@@ -120,7 +120,9 @@ def layer_by_layer(network, call):
 
 
 def are_same(found, expected):
-    return all((a is None) == (b is None) and (a is None or torch.equal(a, b)) for a, b in zip(found, expected, strict=True))
+    return all(
+        (a is None) == (b is None) and (a is None or torch.equal(a, b)) for a, b in zip(found, expected, strict=True)
+    )
 
 
 @functools.lru_cache
@@ -252,7 +254,8 @@ def test_a_fork_that_keeps_a_layer_runs_one_by_one():
 
 
 @pytest.mark.parametrize(
-    "inner", ["embedding", "layers.1", "layers.0.edge_model", "layers.1.node_model.layers.0.2.linear_left", "projection"]
+    "inner",
+    ["embedding", "layers.1", "layers.0.edge_model", "layers.1.node_model.layers.0.2.linear_left", "projection"],
 )
 def test_hooks_of_inner_modules_are_called(nodes, inner):
     network, given = accelerated(Charged), arguments()

@@ -10,5 +10,16 @@ from gradewise.torch._composite import forget_edges
 from gradewise.torch._functional import *  # noqa: F403
 from gradewise.torch._pretrained import from_pretrained
 
-__all__ = ["Border", "Joined", "Left", "Replaced", "Report", "accelerate", "borders", "forget_edges", "from_pretrained", "restore"]
+__all__ = [
+    "Border",
+    "Joined",
+    "Left",
+    "Replaced",
+    "Report",
+    "accelerate",
+    "borders",
+    "forget_edges",
+    "from_pretrained",
+    "restore",
+]
 __all__ += _front.__all__

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -113,8 +113,7 @@ def received_by(x: Tensor, segments: Tensor, count: int, gathering: Gathering) -
     return total / members[:, None]
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """What a layer of message passing is made of."""
 
     edge_blocks: int
@@ -122,8 +121,7 @@ class Layer:
     residual: bool
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(NamedTuple):
     """What a linear map is made of."""
 
     has_bias: bool
