@@ -293,6 +293,19 @@ def test_other_code_around_it(nodes):
     assert (short - other).norm() <= 0.1 * other.norm()
 
 
+@pytest.mark.parametrize(
+    "make", [Charged, lambda: cgenn.NBodyCGGNN(1, 4, 1, 1, n_layers=1)], ids=["accelerated", "own"]
+)
+def test_compilers_see_the_modules(nodes, make):
+    network = accelerated(make) if make is Charged else make().double()
+    h, edges, edge_attr, _ = arguments(features=2 if make is Charged else 1)
+    expected = layer_by_layer(network, lambda: network._forward(h, edges, edge_attr))
+    torch._dynamo.reset()
+    nodes.clear()
+    compiled = torch.compile(network._forward, backend="eager", fullgraph=True)(h, edges, edge_attr)
+    assert (compiled - expected).norm() <= 1e-12 * expected.norm() and not nodes
+
+
 def test_what_was_not_compared_runs_the_published_method(nodes):
     network, given = accelerated(three_layers), arguments()
     nodes.clear()

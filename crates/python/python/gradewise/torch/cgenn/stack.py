@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Optional
 
+import torch
 from torch import Tensor, nn
 
 from gradewise import _core
@@ -39,11 +40,10 @@ class StackMap:
 
     def _forward(self, *given: Any, **named: Any) -> Any:
         stack = self._gradewise
-        bound = dict(zip(stack.parameters, given))
-        if len(bound) == len(given) and bound.keys().isdisjoint(named):
-            bound.update(named)
-            if bound.keys() <= set(stack.parameters):
-                result = run_as_one(self, stack, bound)
+        if not torch.compiler.is_compiling() and len(given) <= len(stack.parameters):
+            bound = dict(zip(stack.parameters, given))
+            if bound.keys().isdisjoint(named) and named.keys() <= set(stack.parameters):
+                result = run_as_one(self, stack, {**bound, **named})
                 if result is not None:
                     return result
         return self._published._forward(self, *given, **named)
@@ -51,6 +51,8 @@ class StackMap:
 
 def run_as_one(network: Any, stack: Stack, given: dict[str, Any]) -> Optional[Tensor]:
     """What the layers make of ``h``, edges and attributes, by name, as one node of the graph of gradients; None where that is impossible."""
+    if torch.compiler.is_compiling():
+        return None
     h, edges = given.get(stack.parameters[0]), given.get(stack.parameters[1])
     edge_attr, node_attr = given.get("edge_attr"), given.get("node_attr")
     space = stack.space
