@@ -315,6 +315,8 @@ def test_what_was_not_compared_runs_the_published_method(nodes):
         network._forward(*given[:3], None)
     with pytest.raises(TypeError, match="_forward"):
         network._forward(given[0], given[1], h=given[0], edge_attr=given[2])
+    with pytest.raises(TypeError, match="edge_attr"):
+        network._forward(*given[:2])
     nodes.clear()
     assert torch.equal(network._forward(edge_attr=given[2], edges=given[1], h=given[0]), network(*given))
     assert len(nodes) == 2, "arguments by name"

@@ -36,7 +36,8 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     The modules are changed in place: each becomes a subclass of its own class, under its own name. Parameters, their names, the keys of
     ``state_dict``, methods, attributes, hooks and the model itself stay, so an optimiser made before goes on, and checkpoints load as
     before. Inputs and outputs keep their shapes. Between modules that were replaced, features stay in the operators' order of axes without
-    copies. :func:`restore` undoes it.
+    copies. A network whose method ``_forward`` is found to be layers of message passing between linear maps runs them as one node of
+    PyTorch's graph of gradients where nothing follows the modules inside. :func:`restore` undoes it.
 
     Args:
         model: a model with modules of the published implementations, of subclasses of them, or of classes built alike.

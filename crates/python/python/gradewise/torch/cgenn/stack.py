@@ -42,8 +42,10 @@ class StackMap:
         stack = self._gradewise
         if not torch.compiler.is_compiling() and len(given) <= len(stack.parameters):
             bound = dict(zip(stack.parameters, given))
-            if bound.keys().isdisjoint(named) and named.keys() <= set(stack.parameters):
-                result = run_as_one(self, stack, {**bound, **named})
+            everything = {**bound, **named}
+            # What is not given is for the method's own defaults.
+            if bound.keys().isdisjoint(named) and everything.keys() == set(stack.parameters):
+                result = run_as_one(self, stack, everything)
                 if result is not None:
                     return result
         return self._published._forward(self, *given, **named)
