@@ -2,7 +2,8 @@
 """What gradewise's operators give to models in PyTorch, beside the published implementations, in one run on one GPU.
 
     benches/compare_torch.py layer [--flash FOLDER]     the Clifford layer, beside Flash Clifford's own module
-    benches/compare_torch.py nbody --cgenn FOLDER       a training step of the published n-body network, before and after accelerate()
+    benches/compare_torch.py nbody --cgenn FOLDER       a training step of the published n-body network, before and after accelerate(),
+                                                        its layers as one node and one by one, and the host's time of both passes
     benches/compare_torch.py train --cgenn FOLDER --data FOLDER [--accelerate [--graph]]    its training, and its test error
 
 FOLDER is a checkout of github.com/maxxxzdn/flash-clifford, or of github.com/DavidRuhe/clifford-group-equivariant-neural-networks.
@@ -51,6 +52,20 @@ def captured(call):
     with torch.cuda.graph(graph):
         call(0)
     return lambda index: graph.replay()
+
+
+def host_milliseconds(call, repetitions=60):
+    """The host's time alone: the device is idle when a call begins."""
+    for _ in range(10):
+        call()
+    times = []
+    for _ in range(repetitions):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - began))
+    torch.cuda.synchronize()
+    return statistics.median(times)
 
 
 def report(**fields):
@@ -223,6 +238,13 @@ def nbody(options):
 
                 return step
 
+            parameters = list(model.parameters())
+
+            def both():
+                for parameter in parameters:
+                    parameter.grad = None
+                model(batch, 0)[0].backward()
+
             loss = model(batch, 0)[0].item()
             first = loss if first is None else first
             torch.cuda.reset_peak_memory_stats()
@@ -231,6 +253,12 @@ def nbody(options):
                 fields["replaced"] = len(made.replaced)
                 fields["eager_fused_adam_ms"] = milliseconds(steps(fused=True), 7, 10)
                 fields["graph_ms"] = milliseconds(captured(steps(capturable=True)), 7, 20)
+                fields["host_forward_ms"] = host_milliseconds(lambda: model(batch, 0))
+                fields["host_both_ms"] = host_milliseconds(both)
+                # With a hook on one of them, layers run one by one.
+                with model.layers[0].register_forward_hook(lambda *_: None):
+                    fields["layer_by_layer_ms"] = milliseconds(steps(), 7, 10)
+                    fields["layer_by_layer_host_both_ms"] = host_milliseconds(both)
             report(
                 nbody="accelerated" if fused else "published",
                 batch=count,

@@ -13,11 +13,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// that of the whole.
 #[pyclass(frozen, module = "gradewise._core")]
 pub struct Composite {
-    steps: Vec<(Run, Vec<usize>)>,
+    steps: Vec<Step>,
     /// How the operations see each input.
     views: Arc<[View]>,
     /// How the last operation's result is seen: its axes are put back.
     result: View,
+}
+
+/// An operation of the row.
+struct Step {
+    run: Run,
+    /// Its inputs, by number.
+    places: Vec<usize>,
+    /// The results before it that no later step reads.
+    last_read: Vec<usize>,
 }
 
 /// What a step runs.
@@ -33,9 +42,13 @@ type Given<'py> = Bound<'py, PyAny>;
 
 impl Composite {
     fn run(&self, inputs: &[Tensor], edges: Option<&Edges>) -> gradewise_autograd::Result<Tensor> {
-        let mut values = inputs.to_vec();
-        for (run, places) in &self.steps {
-            let operands: Vec<&Tensor> = places.iter().map(|&place| &values[place]).collect();
+        let mut results: Vec<Option<Tensor>> = Vec::with_capacity(self.steps.len());
+        for Step { run, places, last_read } in &self.steps {
+            let value = |&place: &usize| match place.checked_sub(inputs.len()) {
+                None => inputs.get(place),
+                Some(step) => results[step].as_ref(),
+            };
+            let operands: Vec<&Tensor> = places.iter().filter_map(value).collect();
             let missing = || gradewise_autograd::Error::Argument {
                 operation: "composite",
                 message: "it has steps on edges, and none were given".to_owned(),
@@ -52,9 +65,13 @@ impl Composite {
                 // The constructor counts the inputs of these.
                 _ => return Err(missing()),
             };
-            values.push(value);
+            // Without a history their memory is free from here on.
+            for &step in last_read {
+                results[step] = None;
+            }
+            results.push(Some(value));
         }
-        values.pop().ok_or_else(|| gradewise_autograd::Error::Argument {
+        results.pop().flatten().ok_or_else(|| gradewise_autograd::Error::Argument {
             operation: "composite",
             message: "it has no steps".to_owned(),
         })
@@ -88,11 +105,16 @@ impl Composite {
                     Run::Registered(Prepared::new(&name, &attributes).map_err(fail)?)
                 }
             };
-            Ok((run, places))
+            Ok(Step { run, places, last_read: Vec::new() })
         };
-        let steps = steps.into_iter().enumerate().map(step).collect::<PyResult<Vec<_>>>()?;
+        let mut steps = steps.into_iter().enumerate().map(step).collect::<PyResult<Vec<_>>>()?;
         if steps.is_empty() {
             return Err(Class::Argument.exception(py, "a composite needs one step or more"));
+        }
+        for result in 0..steps.len() - 1 {
+            let reader = steps.iter().rposition(|step| step.places.contains(&(inputs + result)));
+            // A result that nothing reads goes with the step behind it.
+            steps[reader.unwrap_or(result + 1)].last_read.push(result);
         }
         Ok(Self { steps, views: views.into(), result })
     }
@@ -134,6 +156,7 @@ impl Composite {
         };
         let operands = inputs.iter().zip(this.views.iter()).enumerate();
         let borrowed = operands.map(borrow).collect::<PyResult<Vec<_>>>()?;
+        let addresses = inputs.iter().map(|input| torch.address(input)).collect::<PyResult<Vec<_>>>()?;
         let kept_edges = edges.map(|edges| edges.clone().unbind());
         let edges = edges.map(|edges| edges.get());
         let is_recorded = needs.contains(&true);
@@ -159,7 +182,8 @@ impl Composite {
             Output::Again { composite: slf.clone().unbind(), edges: kept_edges }
         };
         let record = || Record { output, leaves, views: Arc::clone(&this.views), result: this.result };
-        Ok((tensor, is_recorded.then(|| History(Mutex::new(Some(record()))))))
+        let history = || History { record: Mutex::new(Some(record())), addresses };
+        Ok((tensor, is_recorded.then(history)))
     }
 }
 
@@ -193,10 +217,28 @@ struct Record {
 
 /// The history of one call of a [`Composite`].
 #[pyclass(frozen, module = "gradewise._core")]
-pub struct History(Mutex<Option<Record>>);
+pub struct History {
+    record: Mutex<Option<Record>>,
+    /// Where the elements of the inputs began.
+    addresses: Vec<u64>,
+}
 
 #[pymethods]
 impl History {
+    /// Whether these inputs lie where those of the forward pass did.
+    fn is_of(&self, py: Python<'_>, inputs: Vec<Given<'_>>) -> PyResult<bool> {
+        let torch = Torch::get(py)?;
+        if inputs.len() != self.addresses.len() {
+            return Ok(false);
+        }
+        for (input, &address) in inputs.iter().zip(&self.addresses) {
+            if torch.address(input)? != address {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The gradients of the inputs that were selected, and None for the others; the history is gone afterwards unless `keep`.
     fn backward<'py>(
         &self,
@@ -204,14 +246,14 @@ impl History {
         grad: Given<'py>,
         keep: bool,
     ) -> PyResult<Vec<Option<Given<'py>>>> {
-        let record = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(record) = record else {
             let message = "the history is gone: a second backward pass needs retain_graph=True in the first";
             return Err(Class::Other.exception(py, message));
         };
         let gradients = Self::gradients(py, &record, &grad);
         if keep {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+            *self.record.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
         } else {
             // Outside of the lock: memory goes back to PyTorch.
             drop(record);

@@ -41,6 +41,8 @@ mod _core {
     use crate::threads::{get_num_threads, set_num_threads};
     #[pymodule_export]
     use crate::torch::edges::Edges;
+    #[pymodule_export]
+    use crate::torch::parts::Parts;
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {

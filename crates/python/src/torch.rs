@@ -3,6 +3,7 @@
 pub mod edges;
 mod exchange;
 mod memory;
+pub mod parts;
 mod view;
 
 pub use view::View;
@@ -174,6 +175,11 @@ impl Torch {
         };
         let stream = CUstream(std::ptr::with_exposed_provenance_mut::<c_void>(stream as usize));
         Ok(Here { device: Device::Cuda(device), stream, dtype, compute: self.compute(py)?, threads: 0 })
+    }
+
+    /// Where the elements of a tensor begin.
+    pub fn address(&self, tensor: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(self.describe(tensor)?.address)
     }
 
     /// Whether these are ordinary tensors or parameters, of one dtype that is served, on the device of the first one.

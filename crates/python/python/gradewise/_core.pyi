@@ -125,7 +125,17 @@ class Composite:
 
 @final
 class History:
+    def is_of(self, inputs: Sequence[Any]) -> bool: ...
     def backward(self, grad: Any, keep: bool) -> list[Optional[Any]]: ...
+
+@final
+class Parts:
+    def __new__(
+        cls,
+        parts: Sequence[tuple[Optional[int], Sequence[str], type, Sequence[str], Sequence[str]]],
+        children: Optional[int] = None,
+    ) -> Parts: ...
+    def read(self, module: Any) -> Optional[list[Any]]: ...
 
 @final
 class Algebra:

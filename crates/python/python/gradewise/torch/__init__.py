@@ -5,10 +5,21 @@ float16, with first and second derivatives, under ``torch.compile``, ``torch.aut
 """
 
 from gradewise import _front
-from gradewise.torch._accelerate import Border, Left, Replaced, Report, accelerate, borders, restore
+from gradewise.torch._accelerate import Border, Joined, Left, Replaced, Report, accelerate, borders, restore
 from gradewise.torch._composite import forget_edges
 from gradewise.torch._functional import *  # noqa: F403
 from gradewise.torch._pretrained import from_pretrained
 
-__all__ = ["Border", "Left", "Replaced", "Report", "accelerate", "borders", "forget_edges", "from_pretrained", "restore"]
+__all__ = [
+    "Border",
+    "Joined",
+    "Left",
+    "Replaced",
+    "Report",
+    "accelerate",
+    "borders",
+    "forget_edges",
+    "from_pretrained",
+    "restore",
+]
 __all__ += _front.__all__

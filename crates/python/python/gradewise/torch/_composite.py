@@ -65,14 +65,14 @@ class _Node(torch.autograd.Function):
     @staticmethod
     def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], again: bool, *inputs: Tensor) -> Tensor:
         output, history = made.native.forward(inputs, ctx.needs_input_grad[4:], edges, again)
-        ctx.kept = made, ends, history, edges, [x.data_ptr() for x in inputs]
+        ctx.kept = made, ends, history, edges, len(inputs)
         # The library has them already; saved, they are checked for changes in place, and there to be differentiated once more.
         ctx.save_for_backward(*inputs, *((output,) if made.reads_output else ()))
         return output
 
     @staticmethod
     def backward(ctx, grad: Tensor):
-        made, ends, history, edges, places = ctx.kept
+        made, ends, history, edges, count = ctx.kept
         # Asked for in any case: this is what checks them.
         saved = ctx.saved_tensors
         # Batches of gradients, too, are for PyTorch's own nodes.
@@ -84,8 +84,8 @@ class _Node(torch.autograd.Function):
                 return made.second(inputs, grad if output is None else output, grad, needs, ends)
 
             return None, None, None, None, *over_batch(pull, grad)
-        inputs = saved[: len(places)]
-        if any(x.data_ptr() != place for x, place in zip(inputs, places)):
+        inputs = saved[:count]
+        if not history.is_of(inputs):
             # FSDP2 frees the memory of parameters behind the forward pass and fetches them to another place for the backward pass: the
             # history reads the first one.
             history = made.native.forward(inputs, ctx.needs_input_grad[4:], edges)[1]
@@ -187,24 +187,6 @@ def is_eager(x: Tensor) -> bool:
         and not torch.is_autocast_enabled(x.device.type)
         and not nn.modules.module._has_any_global_hook()
     )
-
-
-def parameters(module: nn.Module, kind: type, *names: str) -> Optional[list[Tensor]]:
-    """The parameters of a module that computes by this map as it usually is, has these and whose own call nobody follows; None for another
-    module."""
-    state = module.__dict__
-    if getattr(type(module), "_acts_as", None) is not kind or "forward" in state or has_hooks(module):
-        return None
-    if not state["_gradewise"].is_usual:
-        return None
-    own, found = module._parameters, []
-    # A layer of message passing asks 28 times: by hand, which takes half as long.
-    for name in names:
-        x = own.get(name)
-        if x is None:
-            return None
-        found.append(x)
-    return found
 
 
 def read(module: nn.Module, *names: str) -> list[Tensor]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Optional
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from gradewise.torch import _functional as ops
 from gradewise.torch._composite import Composite, Step, composite
 from gradewise.torch._layout import to_features, to_planes
 from gradewise.torch._space import Space
-from gradewise.torch._views import LISTED, ROWS, TURNED
+from gradewise.torch._views import LISTED, ROWS, TRANSPOSED, TURNED
 
 Signature = tuple[int, int, int]
 Operands = Sequence[Tensor]
@@ -112,63 +113,140 @@ def received_by(x: Tensor, segments: Tensor, count: int, gathering: Gathering) -
     return total / members[:, None]
 
 
-def _in_a_row(first: int, source: int, steps: list[Step], given: int, number: int, signature: Signature) -> list[Step]:
-    """Steps of ``number`` blocks with parameters from input ``first`` on; ``source`` is the number of what they are applied to, ``given`` that
-    of inputs."""
-    attributes = '{"algebra":"' + "{},{},{}".format(*signature) + '"}'
-    made = []
-    for index in range(number):
-        place = first + index * _COUNT
-        made.append(("mv_block", attributes, [source, *range(place, place + _COUNT)]))
-        source = given + len(steps) + index
-    return made
+class Layer(NamedTuple):
+    """What a layer of message passing is made of."""
+
+    edge_blocks: int
+    node_blocks: int
+    residual: bool
+
+
+class Linear(NamedTuple):
+    """What a linear map is made of."""
+
+    has_bias: bool
+
+    @property
+    def views(self) -> list[str]:
+        """How operators see its parameters."""
+        return ["reversed", "list"][: 1 + self.has_bias]
+
+
+class _Steps:
+    """The steps of a composite as they are put together."""
+
+    def __init__(self, signature: Signature, features: int, parameters: int) -> None:
+        self.signature = signature
+        self.steps: list[Step] = []
+        self._given = features + parameters
+        self._next = features
+        self._attributes = '{"algebra":"' + "{},{},{}".format(*signature) + '"'
+
+    def _add(self, name: str, attributes: str, places: Sequence[int]) -> int:
+        self.steps.append((name, attributes, list(places)))
+        return self._given + len(self.steps) - 1
+
+    def _parameters(self, count: int) -> range:
+        """The next parameters, which are inputs in the order of the steps."""
+        self._next += count
+        return range(self._next - count, self._next)
+
+    def linear(self, x: int, linear: Linear) -> int:
+        """A linear map of the value with this number; the number of the result."""
+        bias = '"scalar"' if linear.has_bias else "null"
+        places = [x, *self._parameters(len(linear.views))]
+        return self._add("mv_linear", f'{self._attributes},"bias":{bias}}}', places)
+
+    def blocks(self, x: int, number: int) -> int:
+        """Blocks in a row."""
+        for _ in range(number):
+            x = self._add("mv_block", self._attributes + "}", [x, *self._parameters(_COUNT)])
+        return x
+
+    def layer(self, h: int, layer: Layer, edge_attr: Optional[int], node_attr: Optional[int]) -> int:
+        """Message passing between nodes with the attributes of these numbers."""
+        message = self._add("edge_difference", "", [h] if edge_attr is None else [h, edge_attr])
+        received = self._add("concat_segment_mean", "", [h, self.blocks(message, layer.edge_blocks)])
+        if node_attr is not None:
+            received = self._add("concat", '{"axis":2}', [received, node_attr])
+        result = self.blocks(received, layer.node_blocks)
+        if layer.residual:
+            self.steps[-1][2].append(h)
+        return result
 
 
 @lru_cache(maxsize=64)
 def cemlp(signature: Signature, number: int) -> Composite:
     """``number`` blocks of features and their parameters."""
-    given = 1 + number * _COUNT
-    steps = _in_a_row(1, 0, [], given, number, signature)
+    steps = _Steps(signature, 1, number * _COUNT)
+    steps.blocks(0, number)
     blades = 2 ** sum(signature)
 
     def ordinary(inputs: Sequence[Tensor], _: Any) -> Tensor:
         x, *operands = inputs
         return to_features(blocks(to_planes(x, blades, "CEMLP"), operands, None, signature), x.shape)
 
-    return composite(steps, ["planes", *_VIEWS * number], "planes", ordinary)
+    return composite(steps.steps, ["planes", *_VIEWS * number], "planes", ordinary)
 
 
 @lru_cache(maxsize=64)
-def egcl(
-    signature: Signature, edge_blocks: int, node_blocks: int, has_edges: bool, has_nodes: bool, residual: bool
+def passing(
+    signature: Signature,
+    layers: tuple[Layer, ...],
+    has_edges: bool,
+    has_nodes: bool,
+    embedding: Optional[Linear] = None,
+    projection: Optional[Linear] = None,
 ) -> Composite:
-    """Message passing for nodes, features of edges and nodes if there are any, and the parameters of the blocks of both networks."""
-    features = 1 + has_edges + has_nodes
-    given = features + (edge_blocks + node_blocks) * _COUNT
-    first_of_nodes = features + edge_blocks * _COUNT
-    blades = 2 ** sum(signature)
+    """Layers of message passing in a row, of nodes and attributes of edges and nodes if there are any; a linear map before them and one behind
+    them if there are any.
 
-    steps: list[Step] = [("edge_difference", "", [0, 1] if has_edges else [0])]
-    steps += _in_a_row(features, given, steps, given, edge_blocks, signature)
-    steps.append(("concat_segment_mean", "", [0, given + len(steps) - 1]))
-    if has_nodes:
-        steps.append(("concat", '{"axis":2}', [given + len(steps) - 1, features - 1]))
-    steps += _in_a_row(first_of_nodes, given + len(steps) - 1, steps, given, node_blocks, signature)
-    if residual:
-        name, attributes, places = steps[-1]
-        steps[-1] = (name, attributes, [*places, 0])
+    Inputs are the nodes, then attributes of edges and those of nodes, each once for every layer and the last layer's first: so PyTorch adds
+    up their gradients, in the order in which it does for layers that are nodes of their own. Parameters follow in the order of the steps, of
+    a layer those of messages first."""
+    count = len(layers)
+    features = 1 + count * (has_edges + has_nodes)
+    views = embedding.views if embedding else []
+    views = views + _VIEWS * sum(layer.edge_blocks + layer.node_blocks for layer in layers)
+    views += projection.views if projection else []
+
+    steps = _Steps(signature, features, len(views))
+    x = steps.linear(0, embedding) if embedding else 0
+    for index, layer in enumerate(layers):
+        edge_attr = count - index if has_edges else None
+        node_attr = features - 1 - index if has_nodes else None
+        x = steps.layer(x, layer, edge_attr, node_attr)
+    if projection:
+        steps.linear(x, projection)
+    blades = 2 ** sum(signature)
 
     def ordinary(inputs: Sequence[Tensor], ends: Sequence[Tensor]) -> Tensor:
         x, *attributes = (to_planes(x, blades, "EGCL") for x in inputs[:features])
-        result = messages(
-            x,
-            attributes[0] if has_edges else None,
-            attributes[-1] if has_nodes else None,
-            ends,
-            lambda x: blocks(x, inputs[features:first_of_nodes], None, signature),
-            lambda x, h: blocks(x, inputs[first_of_nodes:], h if residual else None, signature),
-        )
-        return to_features(result, inputs[0].shape)
+        given = iter(inputs[features:])
 
-    views = ["planes"] * features + _VIEWS * (edge_blocks + node_blocks)
-    return composite(steps, views, "planes", ordinary)
+        def take(count: int) -> list[Tensor]:
+            return list(islice(given, count))
+
+        if embedding:
+            x = _linear(x, take(len(embedding.views)), signature)
+        for index, layer in enumerate(layers):
+            of_edges, of_nodes = take(layer.edge_blocks * _COUNT), take(layer.node_blocks * _COUNT)
+            x = messages(
+                x,
+                attributes[count - 1 - index] if has_edges else None,
+                attributes[-1 - index] if has_nodes else None,
+                ends,
+                partial(blocks, operands=of_edges, residual=None, signature=signature),
+                lambda x, h, layer=layer, own=of_nodes: blocks(x, own, h if layer.residual else None, signature),
+            )
+        if projection:
+            x = _linear(x, take(len(projection.views)), signature)
+        return to_features(x, inputs[0].shape)
+
+    return composite(steps.steps, ["planes"] * features + views, "planes", ordinary)
+
+
+def _linear(x: Tensor, parameters: Sequence[Tensor], signature: Signature) -> Tensor:
+    weight, *bias = parameters
+    matrices = TURNED(weight) if weight.dim() == 3 else TRANSPOSED(weight)
+    return ops.mv_linear(x, matrices, LISTED(bias[0]) if bias else None, signature)

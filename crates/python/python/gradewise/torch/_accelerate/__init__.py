@@ -16,12 +16,13 @@ from gradewise.torch._accelerate.fields import field_of, is_our_field
 from gradewise.torch._accelerate.gate import Gate
 from gradewise.torch._accelerate.kinds import KINDS, is_unknown_layer, kind_of
 from gradewise.torch._accelerate.layers import is_compiled, is_ours, layers_of
-from gradewise.torch._accelerate.report import Border, Left, Replaced, Report
+from gradewise.torch._accelerate.report import Border, Joined, Left, Replaced, Report
+from gradewise.torch._accelerate.stacks import join
 from gradewise.torch._accelerate.swap import AlgebraMap, enter_gate, restore, swap, undo
 from gradewise.torch._accelerate.views import adjacent_where_asked, make_adjacent
 from gradewise.torch.cgenn.maps import Map
 
-__all__ = ["Border", "Left", "Replaced", "Report", "accelerate", "borders", "restore"]
+__all__ = ["Border", "Joined", "Left", "Replaced", "Report", "accelerate", "borders", "restore"]
 
 
 def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequence[Any]] = None) -> Report:
@@ -35,7 +36,8 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     The modules are changed in place: each becomes a subclass of its own class, under its own name. Parameters, their names, the keys of
     ``state_dict``, methods, attributes, hooks and the model itself stay, so an optimiser made before goes on, and checkpoints load as
     before. Inputs and outputs keep their shapes. Between modules that were replaced, features stay in the operators' order of axes without
-    copies. :func:`restore` undoes it.
+    copies. A network whose method ``_forward`` is found to be layers of message passing between linear maps runs them as one node of
+    PyTorch's graph of gradients where nothing follows the modules inside. :func:`restore` undoes it.
 
     Args:
         model: a model with modules of the published implementations, of subclasses of them, or of classes built alike.
@@ -54,7 +56,7 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     report = Report()
     before = Example(model, example) if example is not None else None
     swapped: dict[str, nn.Module] = {}
-    algebras: list[nn.Module] = []
+    others: list[nn.Module] = []
     memory = Memory()
     try:
         # Children first: a whole is replaced if its parts were.
@@ -65,13 +67,18 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
             if any(path.startswith(whole) and path != whole[:-1] for whole in compiled):
                 continue
             _consider(path, module, memory, report, swapped)
-        algebras += take_algebras(model)
+        others += take_algebras(model)
         adjacent_where_asked(model)
+        for path, module in model.named_modules():
+            joined = join(path, module)
+            if joined is not None:
+                report.joined.append(joined)
+                others.append(module)
         if before is not None:
             report.difference = _difference(model, before)
             report.borders = borders(model, *example)
     except BaseException:
-        for module in [*swapped.values(), *algebras]:
+        for module in [*swapped.values(), *others]:
             undo(module)
         raise
     if not (report.replaced or report.left or report.there_before):

@@ -36,6 +36,7 @@ from gradewise.torch._accelerate.proof import (
 from gradewise.torch._accelerate.sizes import Sizes
 from gradewise.torch._accelerate.swap import is_swapped, restore, swap
 from gradewise.torch.cgenn.maps import Setting
+from gradewise.torch.cgenn.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class _NoPrint(Exception):
 
 def _value(value: Any, owner: nn.Module, seen: list[int]) -> Hashable:
     if value is None or isinstance(
-        value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, slice, Setting)
+        value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, slice, Setting, Stack)
     ):
         return repr(value) if isinstance(value, slice) else (type(value), value)
     if isinstance(value, type) or isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):

@@ -261,6 +261,13 @@ def _first_features(network: Any) -> Optional[int]:
 
 
 def _messages(module: nn.Module) -> tuple[Sizes, Iterator[Setting]]:
+    sizes = sizes_of_messages(module)
+    _of_parts(sizes, (module.edge_model, NetworkMap), (module.node_model, NetworkMap))
+    return sizes, iter(_gatherings(module, sizes.space))
+
+
+def sizes_of_messages(module: Any) -> Sizes:
+    """The made-up inputs of a layer of message passing. Raises :class:`Stays` for another module."""
     _need(module, "edge_model", "node_model", "residual", "in_features")
     names = list(inspect.signature(type(module).forward).parameters)[1:5]
     if names != ["h", "edge_index", "edge_attr", "node_attr"]:
@@ -277,8 +284,7 @@ def _messages(module: nn.Module) -> tuple[Sizes, Iterator[Setting]]:
         raise Stays(
             f"its networks take {in_edge} and {in_node} features, expected {features} and {features + message} or more"
         )
-    _of_parts(sizes, (edge, NetworkMap), (node, NetworkMap))
-    return sizes, iter(_gatherings(module, space))
+    return sizes
 
 
 def _gatherings(module: nn.Module, space: Space) -> list[Setting]:

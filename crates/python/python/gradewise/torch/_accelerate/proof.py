@@ -88,6 +88,8 @@ class Trial:
     is_training: bool = False
     is_optional: bool = False
     """Whether a module may refuse these, or differ for them: it is not asked for them then."""
+    method: str = "forward"
+    """What is called; ``forward`` for the module itself."""
 
 
 def _generator(seed: int) -> torch.Generator:
@@ -194,7 +196,7 @@ def observe(module: nn.Module, trial: Trial, row_axis: int = 0, keeps: bool = Fa
     before = _state(module)
     buffers = {name: value.clone() for name, value in module.named_buffers()}
     seed(module)
-    output = module(*passed)
+    output = (module if trial.method == "forward" else getattr(module, trial.method))(*passed)
     after = _state(module)
     changed = [
         name for _, name in before.keys() | after.keys() if not _is_same(before.get((_, name)), after.get((_, name)))

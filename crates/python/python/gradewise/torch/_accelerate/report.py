@@ -28,6 +28,17 @@ class Left:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """A network whose layers run as one node of PyTorch's graph of gradients in eager code."""
+
+    path: str
+    original: str
+    layers: int
+    reason: str = ""
+    """Why they run one by one instead; "" if they do not."""
+
+
+@dataclass(frozen=True)
 class Border:
     """A call of a replaced module with features that lie in another order than its operators', so that they are copied."""
 
@@ -44,6 +55,7 @@ class Report:
 
     replaced: list[Replaced] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    joined: list[Joined] = field(default_factory=list)
     borders: Optional[list[Border]] = None
     """What conversions at the borders of replaced parts cost for the example, if there was one."""
     there_before: int = 0
@@ -73,6 +85,7 @@ class Report:
         if self.there_before:
             lines[0] += f"; {self.there_before} computed with operators of gradewise before"
         lines += [f"  {r.path or '(model)'}: {r.original}, with what is inside" for r in self.parts()]
+        lines += [f"  {j.path or '(model)'}: {j.original}: {_how(j)}" for j in self.joined]
         lines += [f"left {len(self.left)}"] if self.left else []
         lines += [f"  {m.path or '(model)'}: {m.original}: {m.reason}" for m in self.left]
         if self.difference is not None:
@@ -84,3 +97,8 @@ class Report:
             lines.append(f"{len(self.borders)} copies at borders in a forward pass of the example, {total:.0f} µs")
             lines += [f"  {b.path or '(model)'}: {list(b.shape)}, {b.microseconds:.1f} µs" for b in self.borders]
         return "\n".join(lines)
+
+
+def _how(joined: Joined) -> str:
+    layers = f"its {joined.layers} layers of message passing run"
+    return f"{layers} one by one: {joined.reason}" if joined.reason else f"{layers} as one"

@@ -28,6 +28,7 @@ from gradewise.torch.cgenn.maps import (
 )
 from gradewise.torch.cgenn.messages import MessagesMap
 from gradewise.torch.cgenn.mlp import BlockMap, NetworkMap
+from gradewise.torch.cgenn.stack import Stack, StackMap
 from gradewise.torch.flash import FlashMap
 
 
@@ -89,6 +90,7 @@ _MAPS = {
         NetworkMap,
         NormalizationMap,
         SiLUMap,
+        StackMap,
         SteerableMap,
         TablesMap,
     )
@@ -159,7 +161,7 @@ def _revive(original: type, *names: str) -> Any:
     return cls.__new__(cls)
 
 
-def swap(module: nn.Module, kind: type, setting: Setting) -> None:
+def swap(module: nn.Module, kind: type, setting: Union[Setting, Stack]) -> None:
     """Lets a module compute by a map."""
     cls = fused(type(module), kind)
     module.__dict__["_gradewise"] = setting
@@ -179,8 +181,8 @@ def enter_gate(module: nn.Module, layer: type[nn.Module], proven: Union[Proven, 
 
 
 def is_swapped(module: nn.Module) -> bool:
-    """Whether this is somebody's module that computes by a map, or by a layer of ours."""
-    return isinstance(module, (Map, AlgebraMap, Gate)) and type(module)._published is not None
+    """Whether this is somebody's module that computes by a map, by a layer of ours, or as one node."""
+    return isinstance(module, (Map, AlgebraMap, StackMap, Gate)) and type(module)._published is not None
 
 
 def undo(module: nn.Module) -> bool:

@@ -34,8 +34,8 @@ class MessagesMap(Map, is_map=True):
         if self._published is not None and (
             others
             or named
-            or any(map(self.__dict__.get, _FOLLOWERS))
-            or not _is_pair(edge_index)
+            or is_followed(self)
+            or not is_pair(edge_index)
             or not all(is_ordinary(x, self._gradewise.space.blades) and x.dim() == 3 for x in features)
         ):
             return self._published.forward(self, h, edge_index, edge_attr, node_attr, *others, **named)
@@ -75,30 +75,36 @@ class MessagesMap(Map, is_map=True):
 
     def _as_one(self, h: Tensor, rows: Any, columns: Any, edge_attr: Any, node_attr: Any) -> Optional[Tensor]:
         """The layer as one node of the graph of gradients, where that is possible."""
-        if self._gradewise.aggregation is not Aggregation.MEAN:
-            return None
-        edge, node = self._modules["edge_model"], self._modules["node_model"]
         features = [x for x in (h, edge_attr, node_attr) if x is not None]
         space = self._gradewise.space
         if any(not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != space.blades for x in features):
             return None
-        for network in (edge, node):
-            is_network = getattr(type(network), "_acts_as", None) is NetworkMap and "forward" not in network.__dict__
-            if not is_network or has_hooks(network):
-                return None
-        of_edges, of_nodes = edge.operands(), node.operands()
-        if not of_edges or not of_nodes:
+        found = self.operands()
+        if found is None or not all(isinstance(ends, Tensor) and ends.device == h.device for ends in (rows, columns)):
             return None
-        if not all(isinstance(ends, Tensor) and ends.device == h.device for ends in (rows, columns)):
-            return None
-        has = (edge_attr is not None, node_attr is not None)
-        counts = (_messages.count(of_edges), _messages.count(of_nodes))
-        made = _messages.egcl(space.signature, *counts, *has, bool(self.residual))
-        inputs = [*features, *of_edges, *of_nodes]
+        layer, parameters = found
+        made = _messages.passing(space.signature, (layer,), edge_attr is not None, node_attr is not None)
+        inputs = features + parameters
         if not made.native.admits(inputs):
             return None
         edges = _composite.edges_between(rows, columns, h.shape[0])
         return None if edges is None else _composite.run(made, inputs, (rows, columns), edges)
+
+    def operands(self) -> Optional[tuple[_messages.Layer, list[Tensor]]]:
+        """The parameters of messages, then those of nodes, in the order of the operators, and what the layer is made of; None if it adds up
+        messages in another way, or if its networks are not those that they stand for, or have hooks."""
+        if self._gradewise.aggregation is not Aggregation.MEAN:
+            return None
+        networks = self._modules["edge_model"], self._modules["node_model"]
+        for network in networks:
+            is_network = getattr(type(network), "_acts_as", None) is NetworkMap and "forward" not in network.__dict__
+            if not is_network or has_hooks(network):
+                return None
+        of_edges, of_nodes = networks[0].operands(), networks[1].operands()
+        if not of_edges or not of_nodes:
+            return None
+        counts = _messages.count(of_edges), _messages.count(of_nodes)
+        return _messages.Layer(*counts, bool(self.residual)), of_edges + of_nodes
 
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -106,7 +112,12 @@ _FOLLOWERS = ("_explain", *(f"_{stage}_forward_{when}" for stage in _STAGES for 
 """Where PyTorch Geometric keeps what follows the stages of a layer."""
 
 
-def _is_pair(edges: Any) -> bool:
+def is_followed(layer: nn.Module) -> bool:
+    """Whether PyTorch Geometric follows the stages of a layer."""
+    return any(map(layer.__dict__.get, _FOLLOWERS))
+
+
+def is_pair(edges: Any) -> bool:
     """Whether these are the two ends of edges, as one tensor or as two."""
     if isinstance(edges, Tensor):
         return edges.dim() == 2 and edges.shape[0] == 2 and edges.layout == torch.strided

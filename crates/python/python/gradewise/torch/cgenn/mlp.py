@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
 
+from gradewise import _core
 from gradewise._errors import at_least_one
 from gradewise.torch import _composite, _messages
 from gradewise.torch._composite import has_hooks, is_eager
@@ -41,28 +43,7 @@ class BlockMap(Map, is_map=True):
 
     def operands(self) -> Optional[list[Tensor]]:
         """The parameters in the order of the operator; None if its modules are not those that it stands for, or have hooks."""
-        children = self._modules
-        if len(children) != 4:
-            return None
-        linear, silu, steerable, norm = children.values()
-        if getattr(type(steerable), "_acts_as", None) is not SteerableMap or not steerable.include_first_order:
-            return None
-        parts, of = steerable._modules, _composite.parameters
-        right, left = parts["linear_right"], parts["linear_left"]
-        found = (
-            of(linear, LinearMap, "weight", "bias"),
-            of(silu, SiLUMap, "a", "b"),
-            of(right, LinearMap, "weight"),
-            of(parts["normalization"], NormalizationMap, "a"),
-            of(steerable, SteerableMap, "weight"),
-            of(left, LinearMap, "weight", "bias"),
-            of(norm, LayerNormMap, "a"),
-        )
-        if None in found:
-            return None
-        listed = [parameter for parameters in found for parameter in parameters]
-        # The matrices of all three maps: one for each grade.
-        return listed if listed[0].dim() == listed[4].dim() == listed[7].dim() == 3 else None
+        return _matrices_of_all_grades(_PARTS.read(self))
 
     def _operands_for_compilers(self) -> Optional[list[Tensor]]:
         if len(self._modules) != 4:
@@ -93,6 +74,27 @@ class BlockMap(Map, is_map=True):
         return None if nn.modules.module._has_any_global_hook() else self.operands()
 
 
+_Part = tuple[Optional[int], Sequence[str], type[Map], Sequence[str], Sequence[str]]
+_IN_A_BLOCK: list[_Part] = [
+    (0, (), LinearMap, ("weight", "bias"), ()),
+    (1, (), SiLUMap, ("a", "b"), ()),
+    (2, ("linear_right",), LinearMap, ("weight",), ()),
+    (2, ("normalization",), NormalizationMap, ("a",), ()),
+    (2, (), SteerableMap, ("weight",), ("include_first_order",)),
+    (2, ("linear_left",), LinearMap, ("weight", "bias"), ()),
+    (3, (), LayerNormMap, ("a",), ()),
+]
+_PARTS = _core.Parts(_IN_A_BLOCK, 4)
+_CALLED_PARTS = _core.Parts([(None, (), BlockMap, (), ()), *_IN_A_BLOCK], 4)
+"""The same of a block that is called itself."""
+
+
+def _matrices_of_all_grades(listed: Optional[list[Tensor]]) -> Optional[list[Tensor]]:
+    """The parameters of a block, if the matrices of all three maps are one for each grade."""
+    is_usual = listed is not None and listed[0].dim() == listed[4].dim() == listed[7].dim() == 3
+    return listed if is_usual else None
+
+
 class Block(BlockMap, nn.Sequential):
     """MVLinear, MVSiLU, SteerableGeometricProductLayer and MVLayerNorm in a row, as one operator."""
 
@@ -116,8 +118,7 @@ class NetworkMap(Map, is_map=True):
             return None
         found: list[Tensor] = []
         for block in layers._modules.values():
-            is_block = getattr(type(block), "_acts_as", None) is BlockMap and "forward" not in block.__dict__
-            own = block.operands() if is_block and not has_hooks(block) else None
+            own = _matrices_of_all_grades(_CALLED_PARTS.read(block))
             if own is None:
                 return None
             found += own

@@ -15,6 +15,7 @@ from gradewise.torch._pretrained import Pretrained
 from gradewise.torch.cgenn.algebra import CliffordAlgebra
 from gradewise.torch.cgenn.layers import MVLinear
 from gradewise.torch.cgenn.messages import EGCL
+from gradewise.torch.cgenn.stack import Stack, run_as_one
 
 
 class NBodyCGGNN(Pretrained, nn.Module):
@@ -58,6 +59,7 @@ class NBodyCGGNN(Pretrained, nn.Module):
             for _ in range(n_layers)
         ]
         self.layers = nn.Sequential(*layers)
+        self._gradewise = Stack(self.algebra.space, n_layers, True, ("h", "edges", "edge_attr"))
 
     @classmethod
     def from_run(cls, checkpoint: Any) -> NBodyCGGNN:
@@ -107,6 +109,9 @@ class NBodyCGGNN(Pretrained, nn.Module):
         return model
 
     def _forward(self, h: Tensor, edges: Sequence[Tensor], edge_attr: Tensor) -> Tensor:
+        result = run_as_one(self, self._gradewise, {"h": h, "edges": edges, "edge_attr": edge_attr})
+        if result is not None:
+            return result
         h = self.embedding(h)
         for layer in self.layers:
             h = layer(h, edges, edge_attr=edge_attr)
