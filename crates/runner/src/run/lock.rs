@@ -62,13 +62,18 @@ impl Holder {
 
     /// Whether the process runs on this host. Without `/proc`, it may.
     fn may_run_here(&self) -> bool {
-        !Path::new("/proc/self").exists() || Path::new("/proc").join(self.process.to_string()).exists()
+        !has_proc() || Path::new("/proc").join(self.process.to_string()).exists()
     }
 
     fn describe(&self) -> String {
         let Self { process, host, since, command } = self;
         format!("process {process} on the host {host} has been writing there since {since}: {command}")
     }
+}
+
+/// Whether the system lists its processes in `/proc`. Under wine the folder is there, with numbers of other processes.
+fn has_proc() -> bool {
+    cfg!(unix) && Path::new("/proc/self").exists()
 }
 
 /// The right to write into a run folder. The operating system releases it when the process ends, however it ends.
@@ -237,7 +242,7 @@ mod tests {
         assert!(decide(Some(&elsewhere)).is_err());
         decide(None).unwrap();
         let dead = Holder { process: u32::MAX, ..own };
-        if Path::new("/proc/self").exists() {
+        if has_proc() {
             decide(Some(&dead)).unwrap();
         }
     }
