@@ -398,6 +398,47 @@ def test_restore_undoes_everything(double):
     assert len(gt.accelerate(model, verbose=False).replaced) == 9
 
 
+class _Doubled(nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+def _parametrized(module):
+    nn.utils.parametrize.register_parametrization(module, "weight", _Doubled())
+
+
+def _observed(module):
+    class Observed(type(module)):
+        """Somebody's class over that of the module."""
+
+        calls = 0
+
+        def forward(self, *given):
+            self.calls += 1
+            return 2 * type(self).__mro__[1].forward(self, *given)
+
+    module.__class__ = Observed
+
+
+@pytest.mark.parametrize("put_over", [_parametrized, _observed], ids=["a parametrization", "a subclass"])
+def test_restore_keeps_what_was_put_over_a_module_meanwhile(double, put_over):
+    algebra = published.CliffordAlgebra((1.0, 1.0, 1.0))
+    layer = published.MVLinear(algebra, 3, 4, bias=False)
+    x = torch.randn(5, 3, 8)
+    expected = 2 * layer(x)
+    kind = type(layer)
+    gt.accelerate(layer, verbose=False)
+    put_over(layer)
+    over = type(layer).__name__
+    assert torch.allclose(layer(x), expected, rtol=1e-12)
+    assert gt.restore(layer) == 2 and gt.restore(layer) == 0
+    assert torch.allclose(layer(x), expected, rtol=1e-12)
+    assert type(layer).__name__ == over and type(layer).__bases__ == (kind,)
+    if put_over is _parametrized:
+        nn.utils.parametrize.remove_parametrizations(layer, "weight")
+        assert type(layer) is kind and torch.allclose(layer(x), expected, rtol=1e-12)
+
+
 def test_own_modules_have_nothing_left_to_do():
     report = gt.accelerate(cgenn.NBodyCGGNN(), verbose=False)
     assert (

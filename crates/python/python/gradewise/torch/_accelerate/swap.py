@@ -185,11 +185,22 @@ def is_swapped(module: nn.Module) -> bool:
     return isinstance(module, (Map, AlgebraMap, StackMap, Gate)) and type(module)._published is not None
 
 
+def _without(cls: type) -> type:
+    """A class without what it has of ours: the published one, or one like it over the published one, where somebody has put a subclass over
+    ours meanwhile, as parametrizations of PyTorch do."""
+    if getattr(cls, "_published", None) is None:
+        return cls
+    if "_published" in vars(cls):
+        return cls._published
+    own = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    return types.new_class(cls.__name__, tuple(map(_without, cls.__bases__)), {}, lambda names: names.update(own))
+
+
 def undo(module: nn.Module) -> bool:
     """Gives one module its published class back; whether it had another."""
     if not is_swapped(module):
         return False
-    module.__class__ = type(module)._published
+    module.__class__ = _without(type(module))
     setting = module.__dict__.pop("_gradewise", None)
     for name in getattr(setting, "extras", ()):
         module.__dict__.pop(name, None)
