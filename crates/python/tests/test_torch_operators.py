@@ -13,6 +13,7 @@ import gradewise
 import gradewise.torch as gt
 from golden import CASES, deviation, evaluate
 from gradewise import _core
+from gradewise.torch import _definitions
 from gradewise.torch._operators import OPERATORS, apply
 
 SIGNATURES = [(3, 0, 0), (1, 3, 0), (2, 0, 1)]
@@ -137,6 +138,15 @@ def test_compiled_equals_eager_without_graph_breaks(device, backend):
     for rows in (3, 7, 1):
         inputs = block_inputs(device, rows=rows)
         assert deviation(compiled(*inputs).detach().cpu(), block(*inputs).detach().cpu()) < 1e-12
+
+
+def test_compilers_need_no_context_variable(monkeypatch):
+    """Dynamo of PyTorch 2.11 refuses to trace one."""
+    monkeypatch.setattr(_definitions, "are_used", torch.compiler.disable(lambda: False))
+    torch._dynamo.reset()
+    inputs = block_inputs("cpu")
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    assert deviation(compiled(*inputs).detach(), block(*inputs).detach()) < 1e-12
 
 
 def test_strides_are_followed(device):

@@ -424,7 +424,8 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
             if made.native.admits(inputs):
                 return run_composite(made, inputs)
         prepared = _in_precision(inputs, operator)
-        if _definitions.are_used():
+        # Dynamo up to PyTorch 2.11 cannot trace a context variable, and what traces programs with definitions is not Dynamo.
+        if not torch.compiler.is_dynamo_compiling() and _definitions.are_used():
             return _definitions.write_out(name, attributes, _shown(prepared, views))
         if is_transformed():
             shown = _shown(prepared, views)
