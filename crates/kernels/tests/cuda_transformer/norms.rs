@@ -74,7 +74,7 @@ fn assert_launched(kernels: &[String], name: &str, kinds: &[&str], dtypes: &[DTy
         for dtype in dtypes {
             for pass in ["fwd", "bwd"] {
                 let kernel = format!("gw_{name}{kind}_{pass}_{dtype}");
-                assert!(kernels.iter().any(|found| *found == kernel), "{kernel} among {kernels:?}");
+                assert!(kernels.contains(&kernel), "{kernel} among {kernels:?}");
             }
         }
     }
