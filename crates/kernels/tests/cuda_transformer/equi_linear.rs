@@ -1,6 +1,9 @@
 //! Equivariant linear maps of feature planes: few rows, which kernels map directly, and many, against the CPU in double precision.
 
-use crate::common::{Pair, function, launched, rng, tolerance};
+use crate::{
+    check,
+    common::{Pair, function, launched, rng},
+};
 use gradewise_kernels::{
     Array, DType, Device, debug,
     ops::clifford::equi_linear::{self, Entry, Maps, Operands},
@@ -95,19 +98,8 @@ impl Case {
         let (found, launches) = launched(|| self.run(|pair| &pair.tested));
         let again = self.run(|pair| &pair.tested);
         let expected = self.run(|pair| &pair.reference);
-        for (number, ((found, again), expected)) in found.iter().zip(&again).zip(&expected).enumerate() {
-            let (Some(found), Some(again), Some(expected)) = (found, again, expected) else {
-                assert!(found.is_none() && expected.is_none(), "{what}, result {number}");
-                continue;
-            };
-            assert_eq!(found.shape(), expected.shape(), "{what}, result {number}");
-            let bits = |array: &Array| array.to_f64_vec().unwrap();
-            assert_eq!(bits(found), bits(again), "{what}, result {number}: the same bits each time");
-            let wide = found.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
-            let error = wide.relative_error(expected).unwrap();
-            // Gradients of parameters are sums of rounded gradients of matrices in 16 bits.
-            assert!(error <= 4.0 * tolerance(found.dtype()), "{what}, result {number}: {error:e}");
-        }
+        // Gradients of parameters are sums of rounded gradients of matrices in 16 bits.
+        check(what, &found, &again, &expected);
         launches.iter().map(|work| function(work)).collect()
     }
 }

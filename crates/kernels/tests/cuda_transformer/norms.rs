@@ -1,7 +1,10 @@
 //! Norms of feature planes of random sizes and options, against the CPU in double precision: with more channels than a block has warps and
 //! with fewer, heads that a warp takes alone and sets that a block shares, and the numbers of planes that have kernels of their own.
 
-use crate::common::{Pair, function, launched, rng, tolerance};
+use crate::{
+    check,
+    common::{Pair, function, launched, rng},
+};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, DType, Device, debug,
@@ -28,22 +31,6 @@ fn shuffled(count: u16, rng: &mut impl Rng) -> Vec<u16> {
         blades.swap(last, rng.random_range(0..=last));
     }
     std::iter::once(0).chain(blades).collect()
-}
-
-/// Asserts that results repeat and agree with double precision, those of `reference`.
-fn check(what: &str, found: &[Option<Array>], again: &[Option<Array>], reference: &[Option<Array>]) {
-    for (number, ((found, again), expected)) in found.iter().zip(again).zip(reference).enumerate() {
-        let (Some(found), Some(again), Some(expected)) = (found, again, expected) else {
-            assert!(found.is_none() && expected.is_none(), "{what}, result {number}");
-            continue;
-        };
-        assert_eq!(found.shape(), expected.shape(), "{what}, result {number}");
-        let bits = |array: &Array| array.to_f64_vec().unwrap();
-        assert_eq!(bits(found), bits(again), "{what}, result {number}: the same bits each time");
-        let wide = found.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
-        let error = wide.relative_error(expected).unwrap();
-        assert!(error <= 4.0 * tolerance(found.dtype()), "{what}, result {number}: {error:e}");
-    }
 }
 
 /// Calls `case` for random rows, in each dtype; gives the kernels that were launched.
