@@ -2,7 +2,7 @@
 
 use super::{Gradients, NAME, Operands, Sizes};
 use crate::{
-    Array, CudaDevice, DType, Result,
+    Array, CudaDevice, Result,
     array::rows::sum_partials,
     csrc::joint_norm_tile::{TILE, WARPS},
     ops::clifford::transformer::{Order, order::MOST_BLADES},
@@ -55,11 +55,11 @@ fn blocks(sizes: Sizes) -> usize {
 /// The most elements of a set that a warp takes alone: a pass over so many takes a thread about as long as the barriers of a block.
 const MOST_ALONE: usize = 64;
 
-/// How the warps of a block share the sets, and with it the kernel and its grid.
+/// The kernels of both passes and their grid, which follow from how the warps of a block share the sets.
 #[derive(Clone, Copy)]
 struct Launch {
-    is_short: bool,
-    has_four_planes: bool,
+    forward: &'static str,
+    backward: &'static str,
     grid: Grid,
 }
 
@@ -70,27 +70,13 @@ impl Launch {
         let columns = sizes.sets().div_ceil(if is_short { WARPS } else { 1 });
         let grid =
             Grid::new([blocks(sizes), columns.min(u16::MAX.into()), 1], [TILE as u32, WARPS as u32, 1]);
-        Self { is_short, has_four_planes: planes == 4, grid }
-    }
-
-    fn forward(self, dtype: DType) -> Kernel {
-        let name = match (self.has_four_planes, self.is_short) {
-            (false, false) => "joint_norm_fwd",
-            (false, true) => "joint_norm_short_fwd",
-            (true, false) => "joint_norm_4_fwd",
-            (true, true) => "joint_norm_4_short_fwd",
+        let (forward, backward) = match (planes == 4, is_short) {
+            (false, false) => ("joint_norm_fwd", "joint_norm_bwd"),
+            (false, true) => ("joint_norm_short_fwd", "joint_norm_short_bwd"),
+            (true, false) => ("joint_norm_4_fwd", "joint_norm_4_bwd"),
+            (true, true) => ("joint_norm_4_short_fwd", "joint_norm_4_short_bwd"),
         };
-        Kernel::new(name, dtype)
-    }
-
-    fn backward(self, dtype: DType) -> Kernel {
-        let name = match (self.has_four_planes, self.is_short) {
-            (false, false) => "joint_norm_bwd",
-            (false, true) => "joint_norm_short_bwd",
-            (true, false) => "joint_norm_4_bwd",
-            (true, true) => "joint_norm_4_short_bwd",
-        };
-        Kernel::new(name, dtype)
+        Self { forward, backward, grid }
     }
 }
 
@@ -108,7 +94,7 @@ pub(super) fn forward(
         let launch = Launch::new(order, how.0);
         // SAFETY: 1: the operator's entry compared x and the gains with the sizes; all are contiguous. 2: `out` is new. 3: the threads of
         // the kernel's tile; it strides over tiles and sets. 4: there are no addresses but those of arrays.
-        unsafe { device.launch(NAME, launch.forward(x.dtype()), launch.grid, args)? };
+        unsafe { device.launch(NAME, Kernel::new(launch.forward, x.dtype()), launch.grid, args)? };
     }
     Ok(out)
 }
@@ -139,7 +125,7 @@ pub(super) fn backward(
         let launch = Launch::new(order, sizes);
         // SAFETY: 1: as in the forward pass, with a gradient of the shape of x; a partial sum for each block along the rows and each gain.
         // 2: the results are new. 3: the threads of the kernel's tile; it strides. 4: there are no addresses but those of arrays.
-        unsafe { device.launch(NAME, launch.backward(dtype), launch.grid, args)? };
+        unsafe { device.launch(NAME, Kernel::new(launch.backward, dtype), launch.grid, args)? };
     }
     let Some(partial) = partial else {
         return Ok(Gradients { x: of_x, gains: None, scalar_gains: None });
