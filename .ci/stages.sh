@@ -1,7 +1,7 @@
 # The stages of .ci/run and .ci/full: functions that each check one thing. Sourced by both, with the repository as the current folder.
 # Needs a Rust toolchain, a crate registry, pip and a C++ compiler; no GPU. Builds into target/ like any other build.
 # Without line tables, which a log does not need.
-export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_DEBUG=false
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_DEBUG=false RUSTC_WRAPPER=$PWD/.ci/rustc
 target=${CARGO_TARGET_DIR:-$PWD/target}
 # The program and what is around it is not optimised: what computes is in the crates below, and to optimise the trainers of all tasks took
 # 280 s of a processor for the program's library, and as long again for its tests; 26 s without. Likewise of the registry what
@@ -154,14 +154,25 @@ oldest_compiler() {
     fi
 }
 
-# The wheel for the CPU, in an environment of its own with the libraries that it serves. PyTorch brings 3 GB of libraries: uv unpacks
-# them in a third of pip's time, and links them from its cache where there is one.
-python_wheel() {
-    local venv wheel size seconds
-    venv=$target/python-venv
+# The libraries that the Python package serves, in an environment of their own. PyTorch brings 3 GB: uv unpacks them in a third of pip's time, and
+# links them from its cache where there is one. Fetching mostly waits, so it runs beside the first stages.
+python_environment() {
+    local venv=$target/python-venv
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -r crates/python/requirements-ci.txt
+}
+
+fetch_python_environment() {
+    mkdir -p "$target"
+    python_environment >"$target/python-environment.log" 2>&1 &
+    fetching=$!
+}
+
+# The wheel for the CPU, and the tests of the package.
+python_wheel() {
+    local venv=$target/python-venv wheel size seconds
+    wait "$fetching" || { cat "$target/python-environment.log" && return 1; }
     rm -rf "$target/wheels"
     PATH=$venv/bin:$PATH maturin build --quiet --release "${unoptimised[@]}" --manifest-path crates/python/Cargo.toml --out "$target/wheels"
     wheel=$(ls "$target"/wheels/gradewise-*.whl)
