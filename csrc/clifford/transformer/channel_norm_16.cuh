@@ -10,12 +10,11 @@
 
 #include "clifford/transformer/activation.cuh"
 #include "clifford/transformer/norm_launch.cuh"
+#include "clifford/transformer/sixteen.cuh"
 #include "gradewise/integers.cuh"
 #include "gradewise/math.cuh"
 
 namespace sixteen_planes {
-
-constexpr int PLANES = 16;
 
 /// The planes grade by grade, in words, which instructions take from where a kernel's arguments are: the bytes from the first plane of the
 /// features to each, and the scalar part of reverse(blade)·blade. The first is the scalar.
@@ -30,10 +29,6 @@ struct SixteenPlanes {
     /// Numbers of `Activation`.
     i32 gate, scalar_gate;
 };
-
-/// The grades of an algebra of 16 blades, and that of a plane.
-constexpr int GRADES = 5;
-GW_DEVICE constexpr int grade_of(int plane) { return plane == 0 ? 0 : plane < 5 ? 1 : plane < 11 ? 2 : plane < 15 ? 3 : 4; }
 
 /// The gains of a channel; ones without.
 template <class C, class T>
