@@ -2,7 +2,7 @@
 
     pip install lgatr==2.0.0
     pip install git+https://github.com/Qualcomm-AI-research/geometric-algebra-transformer
-    python benches/compare_transformers.py [--tokens 64] [--batch 128] [--blocks 12] [--only LGATr]
+    python benches/compare_transformers.py [--tokens 64] [--batch 128] [--blocks 12] [--only LGATr] [--kernels]
 
 Prints a line of JSON for each model: medians between CUDA events in milliseconds, peak memory in GiB. Float32, products of matrices in TF32,
 fused AdamW. Needs a CUDA device. A package that is not installed is left out, with a line that says so.
@@ -47,7 +47,7 @@ def network(package, name, blocks):
     return package.LGATr(**multivectors, **scalars, hidden_s_channels=32, attention={"num_heads": 8}, mlp={}).cuda()
 
 
-def measure(model, inputs):
+def measure(model, inputs, by_kernel=False):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True, capturable=True)
@@ -73,7 +73,17 @@ def measure(model, inputs):
         # GATr copies its constants from the host at each call.
         torch.cuda.synchronize()
         return {**found, "graph_ms": None, "reason": str(error).splitlines()[0][:100]}
-    return {**found, "graph_ms": median_ms(graph.replay)}
+    return {**found, "graph_ms": median_ms(graph.replay), **({"kernels_us": kernels(graph.replay)} if by_kernel else {})}
+
+
+def kernels(work, repeats=3):
+    """Microseconds of each kernel in a step, the longest first, with the number of its launches."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(repeats):
+            work()
+        torch.cuda.synchronize()
+    found = ((e.key[:80], round(e.self_device_time_total / e.count, 1), e.count // repeats) for e in profile.key_averages())
+    return sorted(found, key=lambda kernel: -kernel[1] * kernel[2])[:40]
 
 
 CASES = [
@@ -96,7 +106,7 @@ def one(case, by, options):
     warnings.simplefilter("ignore")
     torch.backends.cuda.matmul.allow_tf32 = True
     inputs = (torch.randn(*sizes, 1, components, device="cuda"), torch.randn(*sizes, 1, device="cuda"))
-    found = measure(network(package, name, blocks), inputs)
+    found = measure(network(package, name, blocks), inputs, options.kernels)
     print(json.dumps({"model": name, "sizes": sizes, "by": by, **found}), flush=True)
 
 
@@ -107,6 +117,7 @@ def main():
     parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--only", help="one model: LGATr, LGATrSlim or GATr")
     parser.add_argument("--ours", action="store_true", help="without the published packages")
+    parser.add_argument("--kernels", action="store_true", help="the time of each kernel of the graph as well")
     parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:

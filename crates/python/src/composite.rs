@@ -4,7 +4,11 @@ use crate::{
     errors::{Class, raised},
     torch::{Here, Torch, View, apart, edges::Edges},
 };
-use gradewise_autograd::{BackwardOptions, Prepared, Tensor, no_grad};
+use gradewise_autograd::{
+    BackwardOptions, Operation, Prepared, Tensor,
+    clifford::{SplitHeads, split_heads},
+    no_grad,
+};
 use gradewise_kernels::Array;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[pyclass(frozen, module = "gradewise._core")]
 pub struct Composite {
     steps: Vec<Step>,
+    /// What makes the heads of an attention of their result, whose gradients come group by group; it is not among the steps.
+    groups: Option<Arc<SplitHeads>>,
     /// How the operations see each input.
     views: Arc<[View]>,
     /// How the last operation's result is seen: its axes are put back.
@@ -82,16 +88,20 @@ impl Composite {
 impl Composite {
     /// Each step names an operation, its attributes as JSON, and its inputs by number: those of the whole come first, then the results of the
     /// steps. `edge_difference` and `concat_segment_mean` take the edges of each call instead of attributes. Views are "same", "reversed",
-    /// "row", "list", "last" or "planes", one for each input and one for the result.
+    /// "row", "list", "last" or "planes", one for each input and one for the result. With `groups` the last step is `split_heads`, and
+    /// its history takes a gradient for each group.
     #[new]
+    #[pyo3(signature = (steps, views, result, groups=false))]
     fn new(
         py: Python<'_>,
-        steps: Vec<(String, String, Vec<usize>)>,
+        mut steps: Vec<(String, String, Vec<usize>)>,
         views: Vec<View>,
         result: View,
+        groups: bool,
     ) -> PyResult<Self> {
         let fail = |error: gradewise_autograd::Error| raised(py, error);
         let inputs = views.len();
+        let groups = if groups { Some(Arc::new(last_split(py, &mut steps, inputs)?)) } else { None };
         let step = |(index, (name, attributes, places)): (usize, (String, String, Vec<usize>))| {
             if let Some(place) = places.iter().find(|&&place| place >= inputs + index) {
                 let message = format!("step {index}, {name}: input {place} is not there before it");
@@ -116,7 +126,7 @@ impl Composite {
             // A result that nothing reads goes with the step behind it.
             steps[reader.unwrap_or(result + 1)].last_read.push(result);
         }
-        Ok(Self { steps, views: views.into(), result })
+        Ok(Self { steps, groups, views: views.into(), result })
     }
 
     /// Whether these are ordinary tensors of PyTorch, of one dtype and on one device.
@@ -168,7 +178,11 @@ impl Composite {
                         in_order(borrowed, &this.views)?.into_iter().zip(&needs).map(leaf).collect();
                     let work = || this.run(&leaves, edges);
                     let output = if records_now { work() } else { no_grad(work) }?;
-                    let given = apart([output.array().clone()])?;
+                    let given = match &this.groups {
+                        Some(split) => no_grad(|| split_heads(split, &output))?.array().clone(),
+                        None => output.array().clone(),
+                    };
+                    let given = apart([given])?;
                     Ok::<_, gradewise_autograd::Error>((output, leaves, given))
                 })
             })
@@ -181,10 +195,32 @@ impl Composite {
         } else {
             Output::Again { composite: slf.clone().unbind(), edges: kept_edges }
         };
-        let record = || Record { output, leaves, views: Arc::clone(&this.views), result: this.result };
+        let (views, groups) = (Arc::clone(&this.views), this.groups.clone());
+        let record = || Record { output, leaves, views, result: this.result, groups };
         let history = || History { record: Mutex::new(Some(record())), addresses };
         Ok((tensor, is_recorded.then(history)))
     }
+}
+
+/// Takes `split_heads` from the end of steps, the step before which gives its input.
+fn last_split(
+    py: Python<'_>,
+    steps: &mut Vec<(String, String, Vec<usize>)>,
+    inputs: usize,
+) -> PyResult<SplitHeads> {
+    let fail = |message: &str| Class::Argument.exception(py, message);
+    let Some((name, attributes, places)) = steps.pop() else {
+        return Err(fail("a composite needs one step or more"));
+    };
+    let before = (inputs + steps.len()).checked_sub(1);
+    if name != SplitHeads::NAME || steps.is_empty() || places.len() != 1 || before != places.first().copied()
+    {
+        return Err(fail(&format!(
+            "groups come from split_heads of the step before it, and the last step is {name} of {places:?}"
+        )));
+    }
+    serde_json::from_str(&attributes)
+        .map_err(|error| fail(&format!("{name}: attributes {attributes}: {error}")))
 }
 
 /// The arrays, those of them that are matrices adjacent in memory. A parameter lies as PyTorch made it, and the kernels read it with its axes
@@ -213,6 +249,8 @@ struct Record {
     leaves: Vec<Tensor>,
     views: Arc<[View]>,
     result: View,
+    /// What made the composite's result of the output.
+    groups: Option<Arc<SplitHeads>>,
 }
 
 /// The history of one call of a [`Composite`].
@@ -239,11 +277,12 @@ impl History {
         Ok(true)
     }
 
-    /// The gradients of the inputs that were selected, and None for the others; the history is gone afterwards unless `keep`.
+    /// The gradients of the inputs that were selected, and None for the others, for that of the result, or those of its groups; the history is
+    /// gone afterwards unless `keep`.
     fn backward<'py>(
         &self,
         py: Python<'py>,
-        grad: Given<'py>,
+        grads: Vec<Given<'py>>,
         keep: bool,
     ) -> PyResult<Vec<Option<Given<'py>>>> {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -251,7 +290,7 @@ impl History {
             let message = "the history is gone: a second backward pass needs retain_graph=True in the first";
             return Err(Class::Other.exception(py, message));
         };
-        let gradients = Self::gradients(py, &record, &grad);
+        let gradients = Self::gradients(py, &record, &grads);
         if keep {
             *self.record.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
         } else {
@@ -266,12 +305,17 @@ impl History {
     fn gradients<'py>(
         py: Python<'py>,
         record: &Record,
-        grad: &Given<'py>,
+        grads: &[Given<'py>],
     ) -> PyResult<Vec<Option<Given<'py>>>> {
         let torch = Torch::get(py)?;
-        let here: Here = torch.here(py, std::slice::from_ref(grad))?;
-        let seed = Tensor::new(torch.borrow_as(&here, grad, record.leaves.len(), record.result)?);
-        let Record { output, leaves, views, .. } = record;
+        let here: Here = torch.here(py, grads)?;
+        let borrow = |grad| torch.borrow_as(&here, grad, record.leaves.len(), record.result);
+        let mut seeds = grads.iter().map(borrow).collect::<PyResult<Vec<Array>>>()?;
+        let Record { output, leaves, views, groups, .. } = record;
+        if groups.is_none() && seeds.len() != 1 {
+            let message = format!("{} gradients of a composite's result, expected 1", seeds.len());
+            return Err(Class::Argument.exception(py, &message));
+        }
         let work = || {
             let computed;
             let output = match output {
@@ -281,7 +325,12 @@ impl History {
                     &computed
                 }
             };
-            let options = BackwardOptions { seed: Some(seed), create_graph: false };
+            let seed = match groups {
+                Some(split) => Some(split.backward_of_groups(output.array(), &seeds)?),
+                None => seeds.pop(),
+            };
+            drop(seeds);
+            let options = BackwardOptions { seed: seed.map(Tensor::new), create_graph: false };
             let mut gradients = output.backward_with(&options)?;
             let mut given: Vec<Option<Array>> = Vec::with_capacity(leaves.len());
             for leaf in leaves {

@@ -1,6 +1,7 @@
 """Layers that run as one node of PyTorch's graph of gradients: equal to their modules one by one, and followed where somebody looks on."""
 
 import copy
+import json
 import pickle
 import threading
 
@@ -301,3 +302,41 @@ def test_the_history_goes_with_the_backward_pass():
             before = resident()
     # A history holds some 100 MB.
     assert resident() - before < 150e6
+
+
+@pytest.mark.parametrize("given", [(0, 1, 2), (0, 2)])
+def test_groups_of_heads_take_gradients_as_they_lie(device, given):
+    """Queries, keys and values are results of one node, whose gradients come one by one, or not at all, in the strides of an attention."""
+    groups, channels, scalars, heads, batch, items = 3, 2, 3, 2, 2, 5
+    lines, rows = groups * heads * (4 * channels + scalars), batch * items
+    sizes = {"groups": groups, "channels": channels, "scalars": scalars, "heads": heads, "batch": batch, "items": items}
+    planes = {"algebra": "1,3,0", "order": [1, 2, 3, 4], "query": 0, "epsilon": None, "gain": 1.0}
+    steps = [
+        ("reshape", json.dumps({"shape": [lines, rows]}), [0]),
+        ("split_heads", json.dumps(planes | sizes), [1]),
+    ]
+
+    def ordinary(inputs, _):
+        x = inputs[0].view(lines, rows)
+        first = groups * scalars * heads
+        s = x[:first].view(groups, scalars, heads, batch, items).permute(0, 3, 2, 4, 1)
+        v = x[first:].view(4, groups, channels, heads, batch, items).permute(1, 4, 3, 5, 0, 2)
+        signs = torch.ones(groups, 1, 1, 1, 4, 1, device=x.device, dtype=x.dtype)
+        signs[0, ..., 1:, :] = -1
+        return torch.cat(((v * signs).flatten(-2), s), -1)
+
+    made = _composite.composite(steps, ["same"], "same", ordinary, groups=True)
+    x = torch.randn(lines * rows, device=device, dtype=F64, requires_grad=True)
+    found, expected = _composite.run(made, [x]), ordinary([x], None).unbind(0)
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b)
+    # As an attention leaves them: items outside of heads.
+    by_items = torch.randn(groups, batch, items, heads, 4 * channels + scalars, device=device, dtype=F64).transpose(2, 3)
+    for create_graph in (False, True):
+        gradients = [
+            torch.autograd.grad([results[g] for g in given], x, [by_items[g] for g in given], True, create_graph)[0]
+            for results in (found, expected)
+        ]
+        torch.testing.assert_close(*gradients)
+    with torch.no_grad():
+        torch.testing.assert_close(_composite.run(made, [x]), expected)

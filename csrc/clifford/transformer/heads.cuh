@@ -33,6 +33,30 @@ struct Heads {
     GW_DEVICE int width() const { return static_cast<int>(planes * channels + scalars); }
 };
 
+/// The strides of `HeadRows`.
+struct HeadStrides {
+    i64 group, batch, head, item;
+};
+
+/// Of heads in one array, one row behind the other.
+GW_DEVICE HeadStrides together(const Heads& sizes) {
+    const i64 item = sizes.width(), head = item * sizes.items, batch = head * sizes.heads;
+    return {batch * sizes.batch, batch, head, item};
+}
+
+/// Where a kernel reads heads: the rows of each group in an array of their own, of any strides in elements but that a row is in one piece.
+template <class T>
+struct HeadRows {
+    const T* groups[3];
+    /// That of groups is 0 where each has an array.
+    HeadStrides strides;
+
+    GW_DEVICE const T* of(i64 g, i64 h) const {
+        const T* const own = strides.group != 0 || g == 0 ? groups[0] + g * strides.group : g == 1 ? groups[1] : groups[2];
+        return own + h * strides.head;
+    }
+};
+
 /// The quadratic form: the factor of each plane (-1, 0 or 1), then where the list of each grade begins and one past the last, then the
 /// planes by grade.
 struct HeadForm {

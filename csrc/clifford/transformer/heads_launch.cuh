@@ -20,4 +20,6 @@ namespace short_heads {
 constexpr int LANES = 32, MOST_WARPS = 8;
 /// Bytes of dynamic shared memory of a warp: a row of each tile for each of its threads.
 GW_HOST_DEVICE constexpr int shared(int tiles, int width, int size) { return tiles * LANES * heads::pitch(width) * size; }
+/// The same for the gradient of heads of 16 planes with a norm: a row of the gradient for each thread, and the planes' elements.
+GW_HOST_DEVICE constexpr int shared_16(int width, int size) { return LANES * (heads::pitch(width) + width) * size; }
 }  // namespace short_heads

@@ -3,11 +3,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod equi_linear;
+mod heads;
 mod norms;
 
 use common::tolerance;
 use equi_linear::{few_rows_take_one_launch_forward_and_three_backward, maps_agree_with_double_precision};
 use gradewise_kernels::{Array, DType, Device};
+use heads::heads_agree_with_double_precision;
 use norms::{channel_norms_agree_with_double_precision, joint_norms_agree_with_double_precision};
 
 /// Asserts that results repeat and agree with double precision, those of `reference`.
@@ -31,4 +33,5 @@ gradewise_testing::main!(
     few_rows_take_one_launch_forward_and_three_backward,
     channel_norms_agree_with_double_precision,
     joint_norms_agree_with_double_precision,
+    heads_agree_with_double_precision,
 );

@@ -117,7 +117,9 @@ class Edges:
 
 @final
 class Composite:
-    def __new__(cls, steps: Sequence[tuple[str, str, list[int]]], views: Sequence[str], result: str) -> Composite: ...
+    def __new__(
+        cls, steps: Sequence[tuple[str, str, list[int]]], views: Sequence[str], result: str, groups: bool = False
+    ) -> Composite: ...
     def admits(self, inputs: Sequence[Any]) -> bool: ...
     def forward(
         self, inputs: Sequence[Any], needs: Sequence[bool], edges: Optional[Edges] = None, again: bool = False
@@ -126,7 +128,7 @@ class Composite:
 @final
 class History:
     def is_of(self, inputs: Sequence[Any]) -> bool: ...
-    def backward(self, grad: Any, keep: bool) -> list[Optional[Any]]: ...
+    def backward(self, grads: Sequence[Any], keep: bool) -> list[Optional[Any]]: ...
 
 @final
 class Parts:

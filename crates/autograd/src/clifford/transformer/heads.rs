@@ -65,6 +65,15 @@ impl SplitHeads {
         Split { algebra, order, groups, channels, scalars, heads, batch, items, norm, query: self.query }
     }
 
+    /// The gradient of `x` for cotangents of each group, `[batch, heads, items, blades·channels + scalars]`, which an attention gives one by one:
+    /// on a GPU they are read where they are.
+    ///
+    /// # Errors
+    /// As [`split_heads`]; another number of cotangents than of groups.
+    pub fn backward_of_groups(&self, x: &Array, grads: &[Array]) -> Result<Array> {
+        Ok(kernel::split_backward_of_groups(&self.kernel(), x, grads)?)
+    }
+
     /// The quadratic form's entry for the blade of each plane.
     fn factors(&self) -> Vec<f64> {
         let norms = self.algebra.squared_norms();

@@ -34,6 +34,8 @@ class Composite:
     reads_output: bool
     """Whether the backward pass reads the output. Where it does not, the output may be changed in place, and `second` gets its gradient
     in place of it."""
+    groups: bool = False
+    """Whether the result is a tensor for each group of heads, whose gradients come one by one."""
 
 
 def composite(
@@ -41,9 +43,10 @@ def composite(
     views: Sequence[str],
     result: str,
     ordinary: Callable[[Sequence[Tensor], Any], Tensor],
+    groups: bool = False,
 ) -> Composite:
     """A composite with one of the views of ``_core.Composite`` for each input, and for the result. ``ordinary`` computes the same by nodes of
-    PyTorch, for inputs and ends of edges."""
+    PyTorch, for inputs and ends of edges. With ``groups`` the last step is ``split_heads``, and what :func:`run` gives are its groups."""
 
     def second(inputs: Sequence[Tensor], _: Tensor, grad: Tensor, needs: Sequence[bool], ends: Any) -> Gradients:
         # Each input by a name of its own: one may have been computed from another.
@@ -54,7 +57,7 @@ def composite(
         return [next(found) if need else None for need in needs]
 
     # Composites end with a block, or with features of nodes beside the residual.
-    return Composite(_core.Composite(list(steps), list(views), result), second, False)
+    return Composite(_core.Composite(list(steps), list(views), result, groups), second, False, groups)
 
 
 is_grad_enabled = torch.is_grad_enabled
@@ -63,34 +66,39 @@ _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph",
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], again: bool, *inputs: Tensor) -> Tensor:
+    def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], again: bool, *inputs: Tensor) -> Any:
         output, history = made.native.forward(inputs, ctx.needs_input_grad[4:], edges, again)
         ctx.kept = made, ends, history, edges, len(inputs)
         # The library has them already; saved, they are checked for changes in place, and there to be differentiated once more.
         ctx.save_for_backward(*inputs, *((output,) if made.reads_output else ()))
-        return output
+        return _groups(output) if made.groups else output
 
     @staticmethod
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, *grads: Tensor):
         made, ends, history, edges, count = ctx.kept
         # Asked for in any case: this is what checks them.
         saved = ctx.saved_tensors
         # Batches of gradients, too, are for PyTorch's own nodes.
-        if is_grad_enabled() or _transformation() is not None or is_batch_of_gradients(grad):
+        if is_grad_enabled() or _transformation() is not None or any(is_batch_of_gradients(grad) for grad in grads):
             *inputs, output = saved if made.reads_output else (*saved, None)
             needs = ctx.needs_input_grad[4:]
 
             def pull(grad: Tensor) -> Gradients:
                 return made.second(inputs, grad if output is None else output, grad, needs, ends)
 
-            return None, None, None, None, *over_batch(pull, grad)
+            return None, None, None, None, *over_batch(pull, torch.stack(grads) if made.groups else grads[0])
         inputs = saved[:count]
         if not history.is_of(inputs):
             # FSDP2 frees the memory of parameters behind the forward pass and fetches them to another place for the backward pass: the
             # history reads the first one.
             history = made.native.forward(inputs, ctx.needs_input_grad[4:], edges)[1]
-            return None, None, None, None, *history.backward(grad, False)
-        return None, None, None, None, *history.backward(grad, _keeps_graph())
+            return None, None, None, None, *history.backward(grads, False)
+        return None, None, None, None, *history.backward(grads, _keeps_graph())
+
+
+def _groups(whole: Tensor) -> tuple[Tensor, ...]:
+    """The groups of heads; no views, for PyTorch forbids changes in place of views that come from one node."""
+    return tuple(group.detach() for group in whole.unbind(0))
 
 
 is_batch_of_gradients = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: False)
@@ -134,14 +142,15 @@ def run(
     ends: Any = None,
     edges: Optional[_core.Edges] = None,
     again: bool = False,
-) -> Tensor:
-    """The result for ordinary tensors in eager code, such as the library admits. With ``again`` the inputs alone are kept for the backward
+) -> Any:
+    """The result, or its groups, for ordinary tensors in eager code, such as the library admits. With ``again`` the inputs alone are kept for the backward
     pass, which computes the steps again."""
     if is_grad_enabled():
         for x in inputs:
             if x.requires_grad:
                 return _apply(made, ends, edges, again, *inputs)
-    return made.native.forward(inputs, (False,) * len(inputs), edges)[0]
+    output = made.native.forward(inputs, (False,) * len(inputs), edges)[0]
+    return _groups(output) if made.groups else output
 
 
 _PLAIN = (Tensor, nn.Parameter)

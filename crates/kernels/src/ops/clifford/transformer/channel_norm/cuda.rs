@@ -4,7 +4,10 @@ use super::{Activation, Gradients, NAME, Operands, Options, Sizes};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
-    csrc::channel_norm_tile::{TILE, WARPS},
+    csrc::{
+        channel_norm_tile::{TILE, WARPS},
+        sixteen_planes,
+    },
     ops::clifford::transformer::{Order, order::MOST_BLADES},
     runtime::cuda::{Args, Grid, Kernel},
 };
@@ -72,59 +75,69 @@ fn kernel_options(options: Options) -> KernelOptions {
     }
 }
 
-/// `SixteenPlanes` of csrc/clifford/transformer/channel_norm_16.cu.
+/// `SixteenPlanes` of csrc/clifford/transformer/channel_norm_16.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct SixteenPlanes {
-    plane: [u32; 16],
+    offset: [u32; 16],
     factor: [f32; 16],
-    grade: [u32; 16],
-    ends: [u32; 16],
-    grades: u32,
-    step: u32,
-    scalars: i64,
-    channels: i64,
-    rows: i64,
+    scalars: u32,
+    channels: u32,
+    rows: u32,
+    normalizes: u32,
     epsilon: f64,
     gain: f64,
+    gate: i32,
+    scalar_gate: i32,
 }
 
+/// Planes of each grade of an algebra of 16 blades, as the kernels have them.
+const OF_GRADES: [usize; 5] = [1, 4, 6, 4, 1];
+
 impl SixteenPlanes {
-    /// What the kernels for 16 planes take, where they serve: for norms without gates, not in double precision, and for planes of less than
-    /// 4 GiB.
+    /// What the kernels for 16 planes take, where they serve: for all blades of an algebra, a norm or a gate, no more channels than a block has
+    /// threads of a row, and features of less than 4 GiB.
     fn new(order: &Order, sizes: Sizes, options: Options, dtype: DType) -> Option<Self> {
-        let norm = options.norm?;
-        let step = u32::try_from(sizes.channels * sizes.rows * dtype.size()).ok()?;
-        let has_gates = options.gate.is_some() || options.scalar_gate.is_some();
-        if order.blades().len() != 16 || has_gates || dtype == DType::F64 {
+        let does_nothing = options == Options::default();
+        let by_grade = order.by_grade();
+        let is_whole = by_grade.iter().map(Vec::len).eq(OF_GRADES) && by_grade[0] == [0];
+        let fits = (1..=sixteen_planes::most(dtype.size())).contains(&sizes.channels);
+        let height = sizes.scalars.checked_add(sizes.channels.checked_mul(16)?)?;
+        let bytes = height.checked_mul(sizes.rows)?.checked_mul(dtype.size())?;
+        if does_nothing || !is_whole || !fits || u32::try_from(bytes).is_err() {
             return None;
         }
-        let planes = planes_of(order);
-        let [scalars, channels, rows] = [sizes.scalars, sizes.channels, sizes.rows].map(|size| size as i64);
-        let mut found = Self {
-            plane: [0; 16],
-            factor: [0.0; 16],
-            grade: [0; 16],
-            ends: [0; 16],
-            grades: planes.grades as u32,
-            step,
-            scalars,
-            channels,
-            rows,
-            epsilon: norm.epsilon,
-            gain: norm.gain,
-        };
-        let mut of_grade = 0;
-        for place in 0..16 {
-            found.plane[place] = planes.plane[place] as u32;
-            found.factor[place] = planes.factor[place].into();
-            found.grade[place] = planes.grade[place] as u32;
-            of_grade |= 1 << place;
-            if planes.is_last[place] != 0 {
-                found.ends[place] = std::mem::take(&mut of_grade);
-            }
+        let KernelOptions { epsilon, gain, normalizes, gate, scalar_gate, .. } = kernel_options(options);
+        let [scalars, channels, rows] = [sizes.scalars, sizes.channels, sizes.rows].map(|size| size as u32);
+        let (mut offset, mut factor) = ([0; 16], [0.0; 16]);
+        for (place, plane) in by_grade.into_iter().flatten().enumerate() {
+            offset[place] = (plane * sizes.channels * sizes.rows * dtype.size()) as u32;
+            factor[place] = order.factors()[plane].into();
         }
-        Some(found)
+        let normalizes = normalizes as u32;
+        Some(Self { offset, factor, scalars, channels, rows, normalizes, epsilon, gain, gate, scalar_gate })
+    }
+
+    /// The kernels without gates and with them, forward and backward.
+    const fn kernels(&self) -> [&'static str; 2] {
+        if self.gate == 0 && self.scalar_gate == 0 {
+            ["channel_norm_16_fwd", "channel_norm_16_bwd"]
+        } else {
+            ["channel_norm_16_gated_fwd", "channel_norm_16_gated_bwd"]
+        }
+    }
+
+    /// A thread of a row for each channel, more for many scalars, always whole warps.
+    fn grid(&self, dtype: DType) -> Grid {
+        let for_scalars = self.scalars.div_ceil(2 * sixteen_planes::SCALARS as u32);
+        let [least, most] =
+            [sixteen_planes::LEAST, sixteen_planes::most(dtype.size())].map(|size| size as u32);
+        let threads = self.channels.max(for_scalars).next_multiple_of(least).min(most);
+        Grid::new([self.blocks(), 1, 1], [sixteen_planes::ROWS as u32, threads, 1])
+    }
+
+    const fn blocks(&self) -> usize {
+        (self.rows as usize).div_ceil(sixteen_planes::ROWS)
     }
 }
 
@@ -147,10 +160,10 @@ pub(super) fn forward(
     }
     if let Some(planes) = SixteenPlanes::new(order, sizes, options, x.dtype()) {
         let args = Args::new().value(&planes).array(x).optional(gains).optional(scalar_gains).array(&out);
-        let kernel = Kernel::new("channel_norm_16_fwd", x.dtype());
-        // SAFETY: 1: as below, for 16 planes. 2: `out` is new. 3: the threads of the kernel's tile; it strides over tiles. 4: there are no
-        // addresses but those of arrays.
-        unsafe { device.launch(NAME, kernel, grid(sizes.rows), args)? };
+        let kernel = Kernel::new(planes.kernels()[0], x.dtype());
+        // SAFETY: 1: as below, for 16 planes. 2: `out` is new. 3: whole warps, with a thread for each row of a block and channel, and a block for
+        // each tile. 4: there are no addresses but those of arrays.
+        unsafe { device.launch(NAME, kernel, planes.grid(x.dtype()), args)? };
     } else {
         let (planes, options) = (planes_of(order), kernel_options(options));
         let args = Args::new().value(&planes).value(&options).array(x).optional(gains).optional(scalar_gains);
@@ -177,7 +190,9 @@ pub(super) fn backward(
     let results = sizes.channels * order.grade_count() + sizes.scalars;
     let grid = grid(sizes.rows);
     let has_gains = gains.is_some() || scalar_gains.is_some();
-    let blocks = sizes.rows.div_ceil(TILE).clamp(1, MOST_BLOCKS);
+    let sixteen = SixteenPlanes::new(order, sizes, options, dtype);
+    let blocks =
+        sixteen.map_or_else(|| sizes.rows.div_ceil(TILE).min(MOST_BLOCKS), |planes| planes.blocks()).max(1);
     let partial = if has_gains && x.elements() == 0 {
         // Nothing is launched that would write them.
         Some(Array::zeros([blocks, results], dtype.accumulator(), &x.device())?)
@@ -186,13 +201,12 @@ pub(super) fn backward(
     } else {
         None
     };
-    let sixteen = SixteenPlanes::new(order, sizes, options, dtype);
     if let (Some(planes), true) = (sixteen, x.elements() > 0) {
         let args = Args::new().value(&planes).array(x).optional(gains).optional(scalar_gains);
         let args = args.array(grad).array(&of_x).optional(partial.as_ref());
-        let kernel = Kernel::new("channel_norm_16_bwd", dtype);
-        // SAFETY: as below, for 16 planes.
-        unsafe { device.launch(NAME, kernel, grid, args)? };
+        let kernel = Kernel::new(planes.kernels()[1], dtype);
+        // SAFETY: 1, 2 and 4: as below, for 16 planes. 3: as in the forward pass.
+        unsafe { device.launch(NAME, kernel, planes.grid(dtype), args)? };
     } else if x.elements() > 0 {
         let (planes, options) = (planes_of(order), kernel_options(options));
         let args = Args::new().value(&planes).value(&options).array(x).optional(gains).optional(scalar_gains);

@@ -35,6 +35,91 @@ struct Heads {
     grades: i64,
 }
 
+/// `HeadStrides` there.
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[repr(C)]
+struct HeadStrides {
+    group: i64,
+    batch: i64,
+    head: i64,
+    item: i64,
+}
+
+/// Heads as the kernels for short ones read them, whatever their strides but that a row is in one piece.
+struct HeadRows {
+    /// The first three groups, or one array of all.
+    groups: [Array; 3],
+    strides: HeadStrides,
+}
+
+impl HeadRows {
+    /// Heads `[…, batch, heads, items, width]` of one array, with groups before them or without.
+    fn of(heads: &Array) -> Result<Self> {
+        let is_read = |array: &Array| {
+            let in_pieces = matches!(array.strides(), [.., last] if *last != 1);
+            // A stride of 0 would tell the kernels that each group has an array.
+            let repeats = array.rank() > 4 && array.strides()[0] == 0;
+            !in_pieces && !repeats
+        };
+        let heads = if is_read(heads) { heads.clone() } else { heads.contiguous()? };
+        let mut strides = heads.strides().iter().rev().skip(1).map(|&stride| stride as i64);
+        let mut next = || strides.next().unwrap_or(1);
+        let (item, head, batch, group) = (next(), next(), next(), next());
+        let strides = HeadStrides { group, batch, head, item };
+        Ok(Self { groups: [heads.clone(), heads.clone(), heads], strides })
+    }
+
+    /// Two or three groups `[batch, heads, items, width]`.
+    fn of_groups(groups: &[Array]) -> Result<Self> {
+        let is_read = groups.iter().all(|group| {
+            group.strides() == groups[0].strides() && matches!(group.strides(), [.., last] if *last == 1)
+        });
+        let groups: Vec<Array> = groups
+            .iter()
+            .map(|group| if is_read { Ok(group.clone()) } else { group.contiguous() })
+            .collect::<Result<_>>()?;
+        let third = groups.get(2).unwrap_or(&groups[1]).clone();
+        let [batch, head, item] = [0, 1, 2].map(|axis| groups[0].strides()[axis] as i64);
+        let strides = HeadStrides { group: 0, batch, head, item };
+        Ok(Self { groups: [groups[0].clone(), groups[1].clone(), third], strides })
+    }
+
+    fn args<'a>(&'a self, args: Args<'a>) -> Args<'a> {
+        self.groups.iter().fold(args, Args::array)
+    }
+}
+
+/// `SixteenLines` of csrc/clifford/transformer/heads_16.cu.
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[repr(C)]
+struct SixteenLines {
+    offset: [u32; 16],
+    element: [u32; 16],
+    factor: [f32; 16],
+}
+
+impl SixteenLines {
+    /// For all planes of an algebra of 16 blades, less than 4 GiB of them.
+    fn new(options: &Split<'_>, sizes: Sizes, dtype: DType) -> Option<Self> {
+        let (norms, grades) = (options.algebra.squared_norms(), options.algebra.grades());
+        if options.order.len() != 16 || options.algebra.blade_count() != 16 {
+            return None;
+        }
+        let lines = sizes.groups.checked_mul(sizes.channels)?.checked_mul(sizes.heads)?;
+        let bytes = lines.checked_mul(sizes.rows())?.checked_mul(dtype.size())?;
+        u32::try_from(bytes.checked_mul(16)?).ok()?;
+        let mut planes: Vec<usize> = (0..16).collect();
+        planes.sort_by_key(|&plane| grades[usize::from(options.order[plane])]);
+        let mut found = Self { offset: [0; 16], element: [0; 16], factor: [0.0; 16] };
+        for (place, plane) in planes.into_iter().enumerate() {
+            found.offset[place] = (plane * bytes) as u32;
+            found.element[place] = (plane * sizes.channels) as u32;
+            found.factor[place] = norms[usize::from(options.order[plane])].into();
+        }
+        Some(found)
+    }
+}
+
 /// The quadratic form by planes on a device. A type of its own: its keys are no others.
 struct DeviceForm(Words);
 
@@ -71,8 +156,6 @@ struct Plan {
 
 /// The kernels of long heads and of short ones.
 const SPLITS: [&str; 2] = ["split_heads_fwd", "split_heads_short_fwd"];
-const GRADIENTS: [&str; 2] = ["split_heads_bwd", "split_heads_short_bwd"];
-const MERGES: [&str; 2] = ["merge_heads", "merge_heads_short"];
 
 impl Plan {
     /// For `tiles` tiles of elements of `dtype`: as many rows as make 128 bytes of a line of the planes, or fewer where heads are long.
@@ -113,13 +196,7 @@ impl Plan {
             query: query.map_or(-1, number),
             grades: number(grades),
         };
-        // A row of a head for each thread, where shared memory holds as many for a warp.
-        let of_warp = short_heads::shared(tiles, width, element);
-        let warps = (ROOM / of_warp).min(MOST_WARPS).min(sizes.groups * sizes.heads);
-        let across = (sizes.groups * sizes.heads).div_ceil(warps.max(1));
-        if warps > 0 && across <= u16::MAX.into() && sizes.rows().div_ceil(LANES) < 1 << 31 {
-            let grid = Grid::new([sizes.rows().div_ceil(LANES), across, 1], [LANES as u32, warps as u32, 1]);
-            let grid = grid.shared(warps * of_warp);
+        if let Some(grid) = short(sizes, short_heads::shared(tiles, width, element)) {
             return Ok(Self { heads: kernel_sizes, grid, is_short: true });
         }
         let blocks = sizes.rows().div_ceil(tile).clamp(1, 1 << 30);
@@ -127,6 +204,15 @@ impl Plan {
         let grid = Grid::new([blocks, pairs, 1], [heads::THREADS as u32, 1, 1]).shared(shared(tile));
         Ok(Self { heads: kernel_sizes, grid, is_short: false })
     }
+}
+
+/// A row of a head for each thread, where shared memory holds as many for a warp, which takes so many bytes.
+fn short(sizes: Sizes, of_warp: usize) -> Option<Grid> {
+    let pairs = sizes.groups * sizes.heads;
+    let warps = (ROOM / of_warp).min(MOST_WARPS).min(pairs);
+    let (along, across) = (sizes.rows().div_ceil(LANES), pairs.div_ceil(warps.max(1)));
+    let is_short = warps > 0 && across <= u16::MAX.into() && along < 1 << 31;
+    is_short.then(|| Grid::new([along, across, 1], [LANES as u32, warps as u32, 1]).shared(warps * of_warp))
 }
 
 pub(super) fn split(device: &CudaDevice, options: &Split<'_>, sizes: Sizes, x: &Array) -> Result<Array> {
@@ -151,38 +237,74 @@ pub(super) fn split(device: &CudaDevice, options: &Split<'_>, sizes: Sizes, x: &
     Ok(out)
 }
 
+/// The gradient of the heads: all groups in one array, or an array for each of two or three.
+pub(super) enum Gradient<'a> {
+    Whole(&'a Array),
+    Groups(&'a [Array]),
+}
+
+impl Gradient<'_> {
+    fn rows(&self) -> Result<HeadRows> {
+        match *self {
+            Self::Whole(grad) => HeadRows::of(grad),
+            Self::Groups(groups) => HeadRows::of_groups(groups),
+        }
+    }
+
+    /// In one array, row after row.
+    fn whole(&self) -> Result<Array> {
+        match *self {
+            Self::Whole(grad) => grad.contiguous(),
+            Self::Groups(groups) => super::joined(groups),
+        }
+    }
+}
+
 pub(super) fn split_backward(
     device: &CudaDevice,
     options: &Split<'_>,
     sizes: Sizes,
     x: &Array,
-    grad: &Array,
+    grad: &Gradient<'_>,
 ) -> Result<Array> {
     let (form, reads) = (DeviceForm::of(device, options)?, Reads::of(options));
+    let dtype = x.dtype();
     let Some(Norm { epsilon, gain }) = options.norm else {
-        return transposed(device, SPLIT, sizes, (form.0.address(), reads), grad);
+        return transposed(device, SPLIT, sizes, (form.0.address(), reads), (grad, dtype));
     };
-    let out = Array::for_kernel(SPLIT, sizes.planes_shape(), grad.dtype(), device)?;
-    if out.elements() > 0 {
-        let Plan { heads, grid, is_short } = Plan::new(device, SPLIT, sizes, (2, grad.dtype()), reads)?;
-        let args = Args::new()
-            .array(x)
-            .array(grad)
-            .array(&out)
-            .pointer(form.0.address())
-            .value(&heads)
-            .double(epsilon)
-            .double(gain);
+    let out = Array::for_kernel(SPLIT, sizes.planes_shape(), dtype, device)?;
+    if out.elements() == 0 {
+        return Ok(out);
+    }
+    let plan = Plan::new(device, SPLIT, sizes, (2, dtype), reads)?;
+    let of_warp = short_heads::shared_16(sizes.width(), dtype.accumulator().size());
+    let sixteen = SixteenLines::new(options, sizes, dtype).zip(short(sizes, of_warp));
+    if let Some((lines, grid)) = sixteen {
+        let rows = grad.rows()?;
+        let args = rows.args(Args::new().array(x)).array(&out).value(&lines);
+        let args = args.value(&plan.heads).value(&rows.strides).double(epsilon).double(gain);
+        // SAFETY: 1: as in the forward pass, with gradients of the shape of its result or of a group of it, of whose rows the strides tell; the
+        // lines are those of the order of planes. 2: `out` is new. 3: a warp for each 32 rows of a group and head, with the shared memory of
+        // the header. 4: there are no addresses but those of arrays.
+        unsafe { device.launch(SPLIT, Kernel::new("split_heads_16_bwd", dtype), grid, args)? };
+    } else if plan.is_short {
+        let rows = grad.rows()?;
+        let args = rows.args(Args::new().array(x)).array(&out).pointer(form.0.address());
+        let args = args.value(&plan.heads).value(&rows.strides).double(epsilon).double(gain);
+        // SAFETY: 1, 2 and 3: as above. 4: the device keeps the form.
+        unsafe { device.launch(SPLIT, Kernel::new("split_heads_short_bwd", dtype), plan.grid, args)? };
+    } else {
+        let grad = grad.whole()?;
+        let args = Args::new().array(x).array(&grad).array(&out).pointer(form.0.address());
+        let args = args.value(&plan.heads).double(epsilon).double(gain);
         // SAFETY: 1, 3 and 4: as in the forward pass, with a gradient of the shape of its result, and room for two tiles. 2: `out` is new.
-        unsafe {
-            device.launch(SPLIT, Kernel::new(GRADIENTS[usize::from(is_short)], grad.dtype()), grid, args)?
-        };
+        unsafe { device.launch(SPLIT, Kernel::new("split_heads_bwd", dtype), plan.grid, args)? };
     }
     Ok(out)
 }
 
 pub(super) fn merge(device: &CudaDevice, sizes: Sizes, x: &Array) -> Result<Array> {
-    transposed(device, MERGE, sizes, (0, Reads::default()), x)
+    transposed(device, MERGE, sizes, (0, Reads::default()), (&Gradient::Whole(x), x.dtype()))
 }
 
 /// Heads to planes; `form` is the address of the quadratic form and what is read of it, of which there is nothing without a query.
@@ -191,22 +313,24 @@ fn transposed(
     operation: &'static str,
     sizes: Sizes,
     (form, reads): (u64, Reads),
-    heads: &Array,
+    (heads, dtype): (&Gradient<'_>, DType),
 ) -> Result<Array> {
-    let out = Array::for_kernel(operation, sizes.planes_shape(), heads.dtype(), device)?;
-    if out.elements() > 0 {
-        let plan = Plan::new(device, operation, sizes, (1, heads.dtype()), reads)?;
-        let args = Args::new().array(heads).array(&out).pointer(form).value(&plan.heads);
-        // SAFETY: 1: callers compared the heads with the sizes; both arrays are contiguous. 2: `out` is new. 3: threads and shared memory are
-        // those of the header, and blocks stride. 4: the form is read for a query only, and callers that have one keep it.
-        unsafe {
-            device.launch(
-                operation,
-                Kernel::new(MERGES[usize::from(plan.is_short)], heads.dtype()),
-                plan.grid,
-                args,
-            )?
-        };
+    let out = Array::for_kernel(operation, sizes.planes_shape(), dtype, device)?;
+    if out.elements() == 0 {
+        return Ok(out);
+    }
+    let plan = Plan::new(device, operation, sizes, (1, dtype), reads)?;
+    if plan.is_short {
+        let rows = heads.rows()?;
+        let args = rows.args(Args::new()).array(&out).pointer(form).value(&plan.heads).value(&rows.strides);
+        // SAFETY: 1: callers compared the heads with the sizes; of their rows the strides tell. 2: `out` is new. 3: threads and shared memory
+        // are those of the header. 4: the form is read for a query only, and callers that have one keep it.
+        unsafe { device.launch(operation, Kernel::new("merge_heads_short", dtype), plan.grid, args)? };
+    } else {
+        let heads = heads.whole()?;
+        let args = Args::new().array(&heads).array(&out).pointer(form).value(&plan.heads);
+        // SAFETY: as above, of contiguous heads; blocks stride.
+        unsafe { device.launch(operation, Kernel::new("merge_heads", dtype), plan.grid, args)? };
     }
     Ok(out)
 }

@@ -21,7 +21,10 @@ mod tests;
 
 use crate::{
     Array, Device, Error, Result,
-    ops::clifford::algebra::contract::{alike, exact, with_real},
+    ops::{
+        clifford::algebra::contract::{alike, exact, with_real},
+        shape::stack,
+    },
 };
 use form::Form;
 use gradewise_core::{Algebra, Error as CoreError};
@@ -211,18 +214,55 @@ pub fn split_backward(options: &Split<'_>, x: &Array, grad: &Array) -> Result<Ar
         "the gradient has the shape of the output".to_owned()
     })?;
     let dtype = alike(SPLIT, &[("x", x), ("grad", grad)])?;
-    let grad = grad.contiguous()?;
     // Without a norm the heads are linear in x.
     let x = if options.norm.is_some() { x.contiguous()? } else { x.clone() };
     if let Device::Cuda(device) = grad.device() {
-        return cuda::split_backward(&device, options, sizes, &x, &grad);
+        return cuda::split_backward(&device, options, sizes, &x, &cuda::Gradient::Whole(grad));
     }
-    let form = Form::of(options);
+    let (form, grad) = (Form::of(options), grad.contiguous()?);
     with_real!(dtype, SPLIT, T => {
         let slopes = grad.as_slice::<T>()?;
         let norm = options.norm.map(|norm| Ok::<_, Error>((norm, x.as_slice::<T>()?))).transpose()?;
         Array::build::<T>(sizes.planes_shape(), &Device::Cpu, |out| cpu::merge(sizes, &form, norm, slopes, out))
     })
+}
+
+/// The same for cotangents of each group, `[batch, heads, items, planes·channels + scalars]`, of any strides: what an attention gives for its
+/// queries, keys and values. On a GPU two or three of them are read where they are.
+///
+/// # Errors
+/// As [`split_backward`]; another number of cotangents than of groups.
+pub fn split_backward_of_groups(options: &Split<'_>, x: &Array, grads: &[Array]) -> Result<Array> {
+    let sizes = options.check(x)?;
+    if grads.len() != sizes.groups {
+        return Err(Error::Argument {
+            operation: SPLIT,
+            argument: "grads",
+            actual: format!("{} cotangents", grads.len()),
+            expected: "one for each group",
+        });
+    }
+    let shape = &sizes.heads_shape()[1..];
+    let mut all = vec![("x", x)];
+    for grad in grads {
+        exact(SPLIT, "grads", grad, shape, || {
+            "a cotangent has the shape of a group of the output".to_owned()
+        })?;
+        all.push(("grads", grad));
+    }
+    alike(SPLIT, &all)?;
+    match x.device() {
+        Device::Cuda(device) if (2..=3).contains(&grads.len()) => {
+            let x = if options.norm.is_some() { x.contiguous()? } else { x.clone() };
+            cuda::split_backward(&device, options, sizes, &x, &cuda::Gradient::Groups(grads))
+        }
+        _ => split_backward(options, x, &joined(grads)?),
+    }
+}
+
+/// Arrays of one shape as one, along a new first axis.
+fn joined(groups: &[Array]) -> Result<Array> {
+    stack(&groups.iter().collect::<Vec<_>>(), 0)
 }
 
 /// The feature planes of heads `[batch, heads, items, planes·channels + scalars]`.
@@ -231,10 +271,10 @@ pub fn split_backward(options: &Split<'_>, x: &Array, grad: &Array) -> Result<Ar
 /// A shape, named; dtypes the device does not serve; heads longer than the device's shared memory.
 pub fn merge(options: &Merge, x: &Array) -> Result<Array> {
     let sizes = options.check(x)?;
-    let x = x.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::merge(&device, sizes, &x);
+        return cuda::merge(&device, sizes, x);
     }
+    let x = x.contiguous()?;
     with_real!(x.dtype(), MERGE, T => {
         let source = x.as_slice::<T>()?;
         Array::build::<T>(sizes.planes_shape(), &Device::Cpu, |out| cpu::merge(sizes, &Form::none(), None, source, out))

@@ -296,3 +296,41 @@ fn nothing_below_epsilon_and_no_norm_of_nothing() {
     assert_eq!(gradient(4.0), [0.0; 4]);
     assert_eq!(gradient(9.0), [1.0, 0.0, 0.0, 0.0]);
 }
+
+#[test]
+fn a_gradient_for_each_group_is_that_of_all() {
+    let algebra = Algebra::new(Signature::CL2).unwrap();
+    for (groups, norm) in [(1, None), (2, Some(Norm { epsilon: 0.01, gain: 1.0 })), (3, None), (4, None)] {
+        let (batch, heads, items, channels, scalars) = (2, 3, 5, 2, 1);
+        let order = &[0, 2, 1, 3];
+        let options = Split {
+            algebra: &algebra,
+            order,
+            groups,
+            channels,
+            scalars,
+            heads,
+            batch,
+            items,
+            norm,
+            query: Some(0),
+        };
+        let width = 4 * channels + scalars;
+        let numbers = |count: usize| (0..count).map(|at| (at * 7 % 11) as f64 - 4.5).collect::<Vec<_>>();
+        let count = groups * heads * width * batch * items;
+        let x = array(&numbers(count), &[groups * heads * width, batch * items], DType::F64);
+        let whole = array(&numbers(count), &[groups, batch, heads, items, width], DType::F64);
+        let parts: Vec<Array> = (0..groups)
+            .map(|group| {
+                whole.slice(0, group..group + 1).unwrap().reshape([batch, heads, items, width]).unwrap()
+            })
+            .collect();
+        let expected = split_backward(&options, &x, &whole).unwrap().to_f64_vec().unwrap();
+        assert_eq!(split_backward_of_groups(&options, &x, &parts).unwrap().to_f64_vec().unwrap(), expected);
+        let error = split_backward_of_groups(&options, &x, &parts[1..]).unwrap_err().to_string();
+        assert!(error.contains(SPLIT) && error.contains("one for each group"), "{error}");
+        let short = parts[0].slice(2, 0..4).unwrap();
+        let error = split_backward_of_groups(&options, &x, &vec![short; groups]).unwrap_err().to_string();
+        assert!(error.contains("grads") && error.contains("[2, 3, 5, 9]"), "{error}");
+    }
+}

@@ -156,7 +156,7 @@ def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Co
         module, shape = ends
         return functional_call(_Before(module), Part.named(names, inputs[1:]), (inputs[0], shape, items))
 
-    return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary)
+    return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary, groups=True)
 
 
 @lru_cache(maxsize=256)
@@ -254,10 +254,10 @@ def _run(module: nn.Module, x: Features, options: Optional[dict], again: bool) -
     if not before.native.admits(first_inputs) or not behind.native.admits([whole, whole, *second_inputs]):
         return None
     ends = module, x.shape
-    q, k, v = run(before, first_inputs, ends, again=again).unbind(0)
+    q, k, v = run(before, first_inputs, ends, again=again)
     heads = weigh(q, k, v, **options)
     attention = module.attention
     if attention.use_head_scale:
         heads = heads * attention.head_scale[:, None, None]
-    made = run(behind, [heads.contiguous(), whole, *second_inputs], ends, again=again)
+    made = run(behind, [heads, whole, *second_inputs], ends, again=again)
     return Features.of_whole(made, block.mv, x.shape, x.blades)

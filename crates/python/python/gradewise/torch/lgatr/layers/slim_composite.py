@@ -236,7 +236,7 @@ def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Co
     def ordinary(inputs: Sequence[Tensor], module: Any) -> Tensor:
         return functional_call(_Before(module), Part.named(names, inputs[1:]), (inputs[0], block.v, items))
 
-    return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary)
+    return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary, groups=True)
 
 
 @lru_cache(maxsize=256)
@@ -275,9 +275,9 @@ def _block_of(
     behind = _behind(block, items, tuple(name for name, _ in second))
     if not before.native.admits(first_inputs) or not behind.native.admits([whole, whole, *second_inputs]):
         return None
-    q, k, v_ = run(before, first_inputs, module, again=again).unbind(0)
+    q, k, v_ = run(before, first_inputs, module, again=again)
     heads = weigh(q, k, v_, **options)
-    return run(behind, [heads.contiguous(), whole, *second_inputs], module, again=again)
+    return run(behind, [heads, whole, *second_inputs], module, again=again)
 
 
 def through(
