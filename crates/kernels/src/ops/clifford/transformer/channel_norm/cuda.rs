@@ -4,8 +4,11 @@ use super::{Activation, Gradients, NAME, Operands, Options, Sizes};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
-    csrc::channel_norm_tile::{TILE, WARPS},
-    ops::clifford::transformer::{Order, order::MOST_BLADES},
+    csrc::{
+        channel_norm_tile::{TILE, WARPS},
+        feature_planes::MOST_PLANES,
+    },
+    ops::clifford::transformer::Order,
     runtime::cuda::{Args, Grid, Kernel},
 };
 
@@ -18,10 +21,10 @@ const MOST_BLOCKS: usize = 1 << 10;
 struct GradedPlanes {
     blades: i32,
     grades: i32,
-    plane: [i8; MOST_BLADES],
-    factor: [i8; MOST_BLADES],
-    grade: [i8; MOST_BLADES],
-    is_last: [i8; MOST_BLADES],
+    plane: [i8; MOST_PLANES],
+    factor: [i8; MOST_PLANES],
+    grade: [i8; MOST_PLANES],
+    is_last: [i8; MOST_PLANES],
 }
 
 /// `NormOptions` there.
@@ -37,7 +40,7 @@ struct KernelOptions {
 }
 
 fn planes_of(order: &Order) -> GradedPlanes {
-    let nothing = [0; MOST_BLADES];
+    let nothing = [0; MOST_PLANES];
     let mut planes = GradedPlanes {
         blades: order.blades().len() as i32,
         grades: order.grade_count() as i32,
