@@ -68,10 +68,10 @@ core_alone_whole() {
     cargo test --release -p gradewise-core --features serde,proptest
 }
 
-# Layers without files; the number of crates is what README.md of nn says.
+# Layers and transformers without files; the number of crates is what README.md of nn says.
 nn_alone() {
     local crates
-    cargo check --release -p gradewise-nn --no-default-features
+    cargo check --release -p gradewise-nn -p gradewise-transformers --no-default-features
     crates=$(cargo tree -p gradewise-nn --no-default-features -e normal --prefix none | sed 's/ (\*)//' | sort -u | grep -vc '^gradewise')
     echo "gradewise-nn without files: $crates crates"
     [ "$crates" -le 59 ]

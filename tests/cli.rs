@@ -5,9 +5,9 @@ mod program;
 
 use gradewise_nn::{
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
-    data::npy::{self, NpyArray},
     train::MetricsLog,
 };
+use gradewise_zoo::data::npy::{self, NpyArray};
 use program::program;
 use std::{
     path::Path,

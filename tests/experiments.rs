@@ -4,16 +4,10 @@
 #[path = "common/program.rs"]
 mod program;
 
-use gradewise_nn::{
-    checkpoint::Checkpoint,
-    data::{
-        Split,
-        npy::{self, encode_f32},
-    },
-    train::MetricsLog,
-};
+use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::MetricsLog};
 use gradewise_zoo::data::{
     jets::JetSets,
+    npy::{self, encode_f32},
     points::{HULL_DIMENSION, HULL_POINTS, PointSets},
 };
 use program::program;

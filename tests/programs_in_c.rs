@@ -9,11 +9,11 @@ use gradewise_kernels::{DType, Device};
 use gradewise_nn::{
     Module, Placement,
     checkpoint::Checkpoint,
-    data::{Samples, Split, npy},
+    data::{Samples, Split},
     layers::Layer,
 };
 use gradewise_zoo::{
-    data::{jets::JetSets, points::PointSets},
+    data::{jets::JetSets, npy, points::PointSets},
     models::{
         HullConfig, HullModel, JetTagger, JetTaggerConfig, O5Config, O5Regression, PerceptronConfig,
         SignedVolume,

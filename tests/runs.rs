@@ -6,9 +6,9 @@ mod program;
 
 use gradewise_nn::{
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
-    data::npy,
     train::MetricsLog,
 };
+use gradewise_zoo::data::npy;
 use program::program;
 use std::{
     path::Path,

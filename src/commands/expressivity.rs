@@ -1,13 +1,15 @@
 //! `expressivity`: which structures the energy of a potential tells apart.
 
 use clap::Args;
-use gradewise_nn::tracks::Rank;
 use gradewise_runner::{
     Command, Program,
     error::{Error, Result},
     output,
 };
-use gradewise_zoo::expressivity::{DIFFERENT, EQUAL, Test, Verdict};
+use gradewise_zoo::{
+    expressivity::{DIFFERENT, EQUAL, Test, Verdict},
+    tracks::Rank,
+};
 use serde_json::json;
 
 /// Show which structures a potential of some rank and rounds tells apart, beside what theory predicts.

@@ -9,14 +9,12 @@ use crate::{
 use gradewise_autograd::Tensor;
 use gradewise_core::{DType, Signature};
 use gradewise_kernels::Array;
-use gradewise_nn::{
-    Placement,
-    geometric::{
-        Channels, EquiLayerNorm, EquiLinear, FeaturePlanes, Nonlinearity, Space, Streams, TokenBatch,
-        gatr::{self, GATr, GATrConfig, JoinReference},
-        lgatr::{self, LGATr, LGATrConfig},
-        slim::{LGATrSlim, LGATrSlimConfig, VectorChannels, VectorStreams},
-    },
+use gradewise_nn::Placement;
+use gradewise_transformers::{
+    Channels, EquiLayerNorm, EquiLinear, FeaturePlanes, Nonlinearity, Space, Streams, TokenBatch,
+    gatr::{self, GATr, GATrConfig, JoinReference},
+    lgatr::{self, LGATr, LGATrConfig},
+    slim::{LGATrSlim, LGATrSlimConfig, VectorChannels, VectorStreams},
 };
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};

@@ -12,13 +12,13 @@ use gradewise_kernels::DType;
 use gradewise_nn::{
     Module, Placement,
     data::{Samples, Split},
-    tracks::{
-        RadialBasis, Rank, TrackGate, TrackLinear, TrackMessages, TrackNorm, TrackProduct, TrackSize, Tracks,
-    },
 };
 use gradewise_zoo::{
     data::potential::{ForceData, Potential},
     models::{Edges, ForceField, ForceFieldConfig, ForceFieldKind},
+    tracks::{
+        RadialBasis, Rank, TrackGate, TrackLinear, TrackMessages, TrackNorm, TrackProduct, TrackSize, Tracks,
+    },
 };
 use rand_chacha::ChaCha8Rng;
 

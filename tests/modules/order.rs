@@ -12,13 +12,14 @@ use std::{
 };
 
 /// The crates that state an order, by their sources.
-const STATED: [&str; 9] = [
+const STATED: [&str; 10] = [
     "crates/core/src",
     "crates/ffi/src",
     "crates/kernels/src",
     "crates/autograd/src",
     "crates/emit/src",
     "crates/nn/src",
+    "crates/transformers/src",
     "crates/zoo/src",
     "crates/distributed/src",
     "crates/runner/src",

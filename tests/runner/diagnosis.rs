@@ -1,7 +1,8 @@
 //! What a run shows of its inside: operations in the log, results of layers, ranges for profilers, warnings about gradients.
 
 use super::{TINY, bytes, command, has_gpu, refuse, succeed, text};
-use gradewise_nn::{checkpoint::Checkpoint, data::npy::NpyArray};
+use gradewise_nn::checkpoint::Checkpoint;
+use gradewise_zoo::data::npy::NpyArray;
 use std::path::Path;
 
 /// Lines of the log about operations.

@@ -9,6 +9,7 @@
 //! | [`kernels`] | `gradewise-kernels` | devices, arrays, operators without gradients |
 //! | [`autograd`] | `gradewise-autograd` | tensors and their gradients |
 //! | [`nn`] | `gradewise-nn` | layers, optimisers, checkpoints, trainer |
+//! | [`transformers`] | `gradewise-transformers` | transformers of geometric algebra, with the published parameters |
 //! | `zoo` | `gradewise-zoo` | data sets, published models and their weights; with the feature `zoo`, which is on by default |
 //! | [`distributed`] | `gradewise-distributed` | training on several devices and hosts |
 //! | [`verify`] | `gradewise-verify` | checks of operators against golden vectors, of models in two precisions |
@@ -25,6 +26,7 @@ pub use gradewise_kernels as kernels;
 pub use gradewise_nn as nn;
 #[cfg(feature = "runner")]
 pub use gradewise_runner as runner;
+pub use gradewise_transformers as transformers;
 pub use gradewise_verify as verify;
 #[cfg(feature = "zoo")]
 pub use gradewise_zoo as zoo;

@@ -347,7 +347,10 @@ impl From<String> for Error {
 
 /// Runs the forward pass of a layer; operands that it refuses are refused in the layer's name, such as `MvLinear::forward`. The layer that
 /// the caller called is named first, then those within it.
-pub(crate) fn in_layer<T>(layer: &'static str, forward: impl FnOnce() -> Result<T>) -> Result<T> {
+///
+/// # Errors
+/// Those of `forward`: refused operands as [`Error::in_layer`] names them, others as they are.
+pub fn in_layer<T>(layer: &'static str, forward: impl FnOnce() -> Result<T>) -> Result<T> {
     forward().map_err(|error| error.in_layer(layer, None))
 }
 

@@ -11,7 +11,7 @@ extern crate self as gradewise_nn;
 // curvature, ensemble
 // module, symmetry
 // data, init, layers, optim, quadratic
-// choice, fields, geometric, tracks
+// choice, fields
 // train
 // predictor
 
@@ -23,7 +23,6 @@ pub mod data;
 mod ensemble;
 mod error;
 pub mod fields;
-pub mod geometric;
 pub mod init;
 pub mod layers;
 pub mod loss;
@@ -34,12 +33,11 @@ mod parameter;
 mod predictor;
 pub mod quadratic;
 pub mod symmetry;
-pub mod tracks;
 pub mod train;
 
 pub use copies::{Copied, copying};
 pub use ensemble::{Ensemble, Prediction};
-pub use error::{Error, Result};
+pub use error::{Error, Result, in_layer};
 pub use gradewise_autograd::Tensor;
 pub use gradewise_derive::{Builder, DeepClone, Module};
 pub use gradewise_kernels::{DType, Device};

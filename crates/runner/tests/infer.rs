@@ -3,10 +3,8 @@
 mod common;
 
 use common::run;
-use gradewise_nn::{
-    checkpoint::{Checkpoint, TensorFile},
-    data::npy::{self, NpyArray},
-};
+use gradewise_nn::checkpoint::{Checkpoint, TensorFile};
+use gradewise_zoo::data::npy::{self, NpyArray};
 
 #[test]
 fn predictions_of_a_file_are_written_and_other_files_stay() {

@@ -18,6 +18,10 @@
 //!
 //! gradewise_testing::main!(zeros_are_zero, the_cpu_is_always_there);
 //! ```
+//!
+//! [`sizes`] checks the tables of layers that crates have.
+
+pub mod sizes;
 
 use gradewise_kernels::{CudaDevice, Device, Error};
 use libtest_mimic::{Arguments, Failed, Trial};

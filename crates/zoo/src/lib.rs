@@ -1,9 +1,9 @@
-//! Data sets, published models and their weights, for the layers of `gradewise-nn`.
+//! Data sets, published models and their weights, on the layers of `gradewise-nn` and `gradewise-transformers`.
 #![forbid(unsafe_code)]
 
 // The order of modules: each uses those on lines above it; the test `modules` of the workspace looks.
 //
-// data
+// data, tracks
 // models
 // dynamics, expressivity, published, train
 
@@ -14,6 +14,7 @@ pub mod dynamics;
 pub mod expressivity;
 pub mod models;
 pub mod published;
+pub mod tracks;
 pub mod train;
 
 /// The examples of the README are tests.

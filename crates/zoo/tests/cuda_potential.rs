@@ -11,12 +11,12 @@ use gradewise_nn::{
     data::Samples,
     optim::{Method, Schedule},
     symmetry::relative_distance,
-    tracks::Rank,
     train::{Capture, CapturedStep, Trainer, TrainerConfig},
 };
 use gradewise_zoo::{
     data::atoms::{AtomBatch, AtomOrigin, AtomSet, AtomSource, Labels, Units},
     models::{CoreRepulsion, Potential, PotentialConfig},
+    tracks::Rank,
 };
 use motion_of_atoms::*;
 use rand::SeedableRng;

@@ -4,8 +4,8 @@ mod motion_of_atoms;
 
 use gradewise_core::DType;
 use gradewise_kernels::Device;
-use gradewise_nn::{Placement, tracks::Rank};
-use gradewise_zoo::{dynamics::Thermostat, models::CoreRepulsion};
+use gradewise_nn::Placement;
+use gradewise_zoo::{dynamics::Thermostat, models::CoreRepulsion, tracks::Rank};
 use motion_of_atoms::*;
 
 const STEPS: u64 = 60;

@@ -1,8 +1,10 @@
 //! The published n-body data set: its dynamics are reproduced, its files load, and damage to them is noticed.
 
-use gradewise_nn::Error;
-use gradewise_nn::data::{Split, npy};
-use gradewise_zoo::data::nbody::{NBodyData, NEAR_COLLISION, Simulation, Trajectories};
+use gradewise_nn::{Error, data::Split};
+use gradewise_zoo::data::{
+    nbody::{NBodyData, NEAR_COLLISION, Simulation, Trajectories},
+    npy,
+};
 use std::path::{Path, PathBuf};
 
 fn sample() -> PathBuf {

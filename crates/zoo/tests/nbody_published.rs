@@ -1,8 +1,9 @@
 //! The published n-body data set, drawn again: the draws bit for bit, the motion to rounding.
 
-use gradewise_nn::data::{Split, npy::NpyArray};
-use gradewise_zoo::data::nbody::{
-    INPUT_FRAME, NBodyData, NEAR_COLLISION, PublishedDraws, Simulation, TARGET_FRAME, Trajectories,
+use gradewise_nn::data::Split;
+use gradewise_zoo::data::{
+    nbody::{INPUT_FRAME, NBodyData, NEAR_COLLISION, PublishedDraws, Simulation, TARGET_FRAME, Trajectories},
+    npy::NpyArray,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};

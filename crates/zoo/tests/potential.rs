@@ -6,11 +6,11 @@ use gradewise_nn::{
     Module, Placement,
     data::{Batch, Samples, Split},
     symmetry::{Isometry, relative_distance},
-    tracks::Rank,
 };
 use gradewise_zoo::{
     data::atoms::{AtomBatch, AtomOrigin, AtomSet, AtomSource, Cell, Frame, Labels, Units, Vector},
     models::{CoreRepulsion, Potential, PotentialConfig},
+    tracks::Rank,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

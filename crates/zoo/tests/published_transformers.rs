@@ -5,11 +5,11 @@ use gradewise_kernels::Device;
 use gradewise_nn::{
     Module, Placement, Result,
     checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, StoredTensor, TensorFile},
-    geometric::{
-        gatr::{AxialGATr, AxialGATrConfig, GATr, GATrConfig},
-        lgatr::{ConditionalLGATrConfig, LGATr, LGATrConfig},
-        slim::{ConditionalLGATrSlimConfig, LGATrSlimConfig},
-    },
+};
+use gradewise_transformers::{
+    gatr::{AxialGATr, AxialGATrConfig, GATr, GATrConfig},
+    lgatr::{ConditionalLGATrConfig, LGATr, LGATrConfig},
+    slim::{ConditionalLGATrSlimConfig, LGATrSlimConfig},
 };
 use gradewise_zoo::{
     models::{

@@ -4,8 +4,9 @@
 // A block works on TILE rows, one for each lane; its warps take the channels in turn, and share sums through shared memory, in a fixed order.
 #include "clifford/transformer/activation.cuh"
 #include "clifford/transformer/norm_launch.cuh"
+#include "clifford/transformer/planes_launch.cuh"
 
-using channel_norm_tile::MOST_BLADES, channel_norm_tile::TILE, channel_norm_tile::WARPS;
+using channel_norm_tile::TILE, channel_norm_tile::WARPS, feature_planes::MOST_PLANES;
 
 /// Loads of an array that a thread has under way.
 constexpr int DEPTH = 8;
@@ -14,7 +15,7 @@ constexpr int DEPTH = 8;
 /// last of its grade.
 struct GradedPlanes {
     i32 blades, grades;
-    signed char plane[MOST_BLADES], factor[MOST_BLADES], grade[MOST_BLADES], is_last[MOST_BLADES];
+    signed char plane[MOST_PLANES], factor[MOST_PLANES], grade[MOST_PLANES], is_last[MOST_PLANES];
 };
 
 /// What is computed. Without a norm, `channels_norm` is 0; the gates are numbers of `Activation`.

@@ -6,8 +6,9 @@
 #include "gradewise/integers.cuh"
 #include "gradewise/math.cuh"
 #include "clifford/transformer/norm_launch.cuh"
+#include "clifford/transformer/planes_launch.cuh"
 
-using joint_norm_tile::MOST_PLANES, joint_norm_tile::TILE, joint_norm_tile::WARPS;
+using feature_planes::MOST_PLANES, joint_norm_tile::TILE, joint_norm_tile::WARPS;
 
 /// Planes that a thread loads at a time where their number is not known when this is compiled.
 constexpr int DEPTH = 4;

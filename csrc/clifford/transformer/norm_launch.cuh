@@ -4,8 +4,8 @@
 #include "gradewise/host_device.cuh"
 
 namespace channel_norm_tile {
-/// Rows of a tile, warps of a block, and most blades.
-constexpr int TILE = 32, WARPS = 16, MOST_BLADES = 32;
+/// Rows of a tile, and warps of a block.
+constexpr int TILE = 32, WARPS = 16;
 }  // namespace channel_norm_tile
 
 namespace sixteen_planes {
@@ -16,6 +16,6 @@ GW_HOST_DEVICE constexpr int most(int size) { return size > 4 ? 32 : 64; }
 }  // namespace sixteen_planes
 
 namespace joint_norm_tile {
-/// Rows of a tile, warps of a block, and most planes.
-constexpr int TILE = 32, WARPS = 8, MOST_PLANES = 32;
+/// Rows of a tile, and warps of a block.
+constexpr int TILE = 32, WARPS = 8;
 }  // namespace joint_norm_tile

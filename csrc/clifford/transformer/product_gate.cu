@@ -2,9 +2,11 @@
 // definition. x is [2·scalars + planes·3·channels, rows], the result [scalars + planes·channels, rows]; rows are adjacent. A thread computes a
 // row of one channel or scalar.
 #include "clifford/transformer/activation.cuh"
+#include "clifford/transformer/planes_launch.cuh"
 #include "gradewise/integers.cuh"
 
-constexpr int MOST_PLANES = 32, DEPTH = 4;
+using feature_planes::MOST_PLANES;
+constexpr int DEPTH = 4;
 
 struct GateSizes {
     i64 rows, channels, scalars;

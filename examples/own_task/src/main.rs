@@ -9,12 +9,12 @@
 use gradewise::{
     nn::{
         Result as NnResult,
-        data::npy::NpyArray,
         loss::mean_squared_error,
         symmetry::{Isometry, relative_distance},
     },
     prelude::*,
     runner::{Program, prelude::*},
+    zoo::data::npy::NpyArray,
 };
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};

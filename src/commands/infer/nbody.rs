@@ -5,7 +5,6 @@ use crate::tasks::NBodyTask;
 use gradewise_nn::{
     Ensemble,
     checkpoint::{Checkpoint, TensorFile},
-    data::npy::NpyArray,
 };
 use gradewise_runner::{
     error::{Error, Result},
@@ -13,7 +12,10 @@ use gradewise_runner::{
     run::{self, PredictionFile},
     task::{self, EVALUATION_BATCH},
 };
-use gradewise_zoo::{data::nbody::NBodyData, train::nbody::predict};
+use gradewise_zoo::{
+    data::{nbody::NBodyData, npy::NpyArray},
+    train::nbody::predict,
+};
 use std::path::Path;
 
 const CHANNELS: usize = 7;

@@ -6,10 +6,10 @@ use gradewise_core::{DType, Signature};
 use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     data::for_each_group,
-    geometric::Channels,
     symmetry::{Isometry, relative_distance},
 };
 use gradewise_runner::prelude::*;
+use gradewise_transformers::Channels;
 use gradewise_zoo::{
     data::jets::{JetBatch, JetSets},
     models::{JetKind, JetTagger, JetTaggerConfig, Reference},

@@ -2,9 +2,7 @@
 
 mod batch;
 mod edges;
-pub mod element;
 pub mod loader;
-pub mod npy;
 mod samples;
 mod validate;
 

@@ -7,10 +7,8 @@ use crate::{
     run::{Contents, RunFolder},
 };
 use clap::Args;
-use gradewise_nn::{
-    checkpoint::{Checkpoint, StoredTensor, TensorFile},
-    data::npy::NpyArray,
-};
+use gradewise_nn::checkpoint::{Checkpoint, StoredTensor, TensorFile};
+use gradewise_zoo::data::npy::NpyArray;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,

@@ -10,11 +10,9 @@ use gradewise_autograd::{
     observe::{Event, Observer, Pass, observe},
 };
 use gradewise_kernels::{Array, Device};
-use gradewise_nn::{
-    Module,
-    data::npy::{self, NpyArray},
-};
+use gradewise_nn::Module;
 use gradewise_verify::precision::layer_of;
+use gradewise_zoo::data::npy::{self, NpyArray};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     path::{Path, PathBuf},

@@ -6,8 +6,8 @@ use gradewise_kernels::DType;
 use gradewise_nn::{
     Prediction,
     checkpoint::{StoredTensor, TensorFile},
-    data::npy,
 };
+use gradewise_zoo::data::npy;
 use std::path::{Path, PathBuf};
 
 /// A safetensors file with the tensor `prediction`, and `deviation` if there are several models; or NAME.npy and NAME.deviation.npy.

@@ -1,11 +1,11 @@
 //! A task of one's own: y = 3x − 1 from examples.
 
 use gradewise_nn::{
-    data::npy::NpyArray,
     layers::{Layer, Linear},
     loss::mean_squared_error,
 };
 use gradewise_runner::{Program, prelude::*};
+use gradewise_zoo::data::npy::NpyArray;
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,

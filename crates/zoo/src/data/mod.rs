@@ -3,12 +3,14 @@
 #[cfg(feature = "archives")]
 pub mod atoms;
 pub mod cache;
+pub mod element;
 pub mod fields;
 pub mod gravity;
 #[cfg(feature = "hdf5")]
 mod hdf5;
 pub mod jets;
 pub mod nbody;
+pub mod npy;
 pub mod numpy;
 pub mod points;
 pub mod potential;

@@ -13,9 +13,10 @@ pub use structures::{Polyhedron, chain, four_body, mirrored, polyhedra, rotor, t
 use crate::{
     data::atoms::{AtomSet, Neighbourhood, Neighbours},
     models::{Potential, PotentialConfig},
+    tracks::Rank,
 };
 use gradewise_kernels::{Array, DType, Device};
-use gradewise_nn::{Module, Placement, Result, data::Samples, tracks::Rank};
+use gradewise_nn::{Module, Placement, Result, data::Samples};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

@@ -1,7 +1,10 @@
 //! A force field: an energy that is invariant under the motions of space, and forces as its negative gradient.
 
 use super::{MessagePassing, TrackField};
-use crate::data::nbody::NBodyBatch;
+use crate::{
+    data::nbody::NBodyBatch,
+    tracks::{RadialBasis, Rank, TrackSize},
+};
 use gradewise_autograd::{BackwardOptions, Tensor, concat, grad};
 use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
@@ -9,7 +12,6 @@ use gradewise_nn::{
     DeepClone, Error, Module, Placement, Result, Visitor,
     layers::{Layer, MvLinear},
     loss,
-    tracks::{RadialBasis, Rank, TrackSize},
 };
 use serde::{Deserialize, Serialize};
 

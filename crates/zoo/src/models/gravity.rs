@@ -4,13 +4,10 @@ use super::{NBody, NBodyBatch, NBodyConfig};
 use crate::data::gravity::DURATION;
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::{DType, Device, Shape, ops};
-use gradewise_nn::{
-    DeepClone, Error, Module, Placement, Result, Visitor,
-    geometric::{
-        Channels, Space, Streams, TokenBatch,
-        gatr::{AttentionConfig, GATr, GATrConfig, JoinReference},
-    },
-    loss,
+use gradewise_nn::{DeepClone, Error, Module, Placement, Result, Visitor, loss};
+use gradewise_transformers::{
+    Channels, Space, Streams, TokenBatch,
+    gatr::{AttentionConfig, GATr, GATrConfig, JoinReference},
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,14 +1,16 @@
 //! A potential of molecules and crystals: an energy of atoms, and its exact derivatives.
 
 use super::{core_repulsion, track_field::TrackRound};
-use crate::data::atoms::{AtomBatch, AtomSet, Frame, Labels, SPECIES, Vector, elements::listed};
+use crate::{
+    data::atoms::{AtomBatch, AtomSet, Frame, Labels, SPECIES, Vector, elements::listed},
+    tracks::{RadialBasis, Rank, TrackSize, Tracks},
+};
 use gradewise_autograd::{BackwardOptions, Tensor, grad};
 use gradewise_kernels::{Array, DType};
 use gradewise_nn::{
     DeepClone, Error, Module, Parameter, Placement, Result,
     data::{Samples, for_each_batch},
     layers::{Activation, Embedding, Layer, Linear, Sequential},
-    tracks::{RadialBasis, Rank, TrackSize, Tracks},
 };
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +71,7 @@ impl Default for PotentialConfig {
 /// in eV.
 ///
 /// An atom starts as scalars, from its species. In each round it receives sums over its neighbours of radial functions times products of
-/// directions with their features ([`TrackMessages`](gradewise_nn::tracks::TrackMessages)), and is updated by two products of its features
+/// directions with their features ([`TrackMessages`](crate::tracks::TrackMessages)), and is updated by two products of its features
 /// with these sums, which makes them sums over triples and more of atoms (the atomic cluster expansion; Batatia et al. 2022,
 /// arXiv:2206.07697). Radial functions are Bessel functions under an envelope whose first two derivatives vanish at the cutoff
 /// ([`RadialBasis`]). No product is normalised, so that the energy is a smooth function, and that of two distant systems is the sum of

@@ -1,14 +1,16 @@
 //! An energy from rounds of messages, with tensors of a rank.
 
-use crate::data::nbody::NBodyBatch;
+use crate::{
+    data::nbody::NBodyBatch,
+    tracks::{
+        Radial, RadialBasis, Rank, TrackGate, TrackLinear, TrackMessages, TrackProduct, TrackSize, Tracks,
+    },
+};
 use gradewise_autograd::Tensor;
 use gradewise_nn::{
     DeepClone, Module, Placement, Result,
     data::Edges,
     layers::{Activation, Layer, Linear, Sequential},
-    tracks::{
-        Radial, RadialBasis, Rank, TrackGate, TrackLinear, TrackMessages, TrackProduct, TrackSize, Tracks,
-    },
 };
 
 /// Standard deviation of the initial weights of the readout, so that energies start small.

@@ -62,19 +62,19 @@ gradewise_nn::choices! {
         G3ResNet = "g3-resnet",
         /// CliffordG3UNet2d of cliffordlayers: nn::fields::G3UNet
         G3UNet = "g3-unet",
-        /// LGATr of lgatr: nn::geometric::lgatr::LGATr
+        /// LGATr of lgatr: transformers::lgatr::LGATr
         LGATr = "lgatr",
-        /// ConditionalLGATr of lgatr: nn::geometric::lgatr::ConditionalLGATr
+        /// ConditionalLGATr of lgatr: transformers::lgatr::ConditionalLGATr
         Conditional = "lgatr-conditional",
-        /// LGATrSlim of lgatr: nn::geometric::slim::LGATrSlim
+        /// LGATrSlim of lgatr: transformers::slim::LGATrSlim
         Slim = "lgatr-slim",
-        /// ConditionalLGATrSlim of lgatr: nn::geometric::slim::ConditionalLGATrSlim
+        /// ConditionalLGATrSlim of lgatr: transformers::slim::ConditionalLGATrSlim
         ConditionalSlim = "lgatr-conditional-slim",
         /// LGATr or LGATrSlim of lgatr with the channels of the task `lorentz`
         Tagger = "tagger",
-        /// GATr of gatr: nn::geometric::gatr::GATr
+        /// GATr of gatr: transformers::gatr::GATr
         GATr = "gatr",
-        /// AxialGATr of gatr: nn::geometric::gatr::AxialGATr
+        /// AxialGATr of gatr: transformers::gatr::AxialGATr
         AxialGATr = "gatr-axial",
     }
 }

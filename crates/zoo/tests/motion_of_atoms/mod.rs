@@ -1,11 +1,12 @@
 //! Systems in motion under a potential, for tests on the host and on a GPU.
 
 use gradewise_kernels::Device;
-use gradewise_nn::{Placement, Result, tracks::Rank};
+use gradewise_nn::{Placement, Result};
 use gradewise_zoo::{
     data::atoms::{AtomSet, Cell, Frame, Labels, Neighbourhood, Neighbours, SkinList, Vector},
     dynamics::{DeviceSimulation, Dynamics, Interaction, Simulation, State, Thermostat},
     models::{CoreRepulsion, Potential, PotentialConfig},
+    tracks::Rank,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

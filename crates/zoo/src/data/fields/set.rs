@@ -1,12 +1,10 @@
 //! Recorded fields, their files, and what their components are.
 
+use crate::data::npy::{NpyArray, encode_f32};
 use gradewise_nn::{
     Error, Result,
     checkpoint::replace_file,
-    data::{
-        Split, check_finite,
-        npy::{NpyArray, encode_f32},
-    },
+    data::{Split, check_finite},
 };
 use std::{ops::Range, path::Path};
 

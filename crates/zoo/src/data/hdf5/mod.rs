@@ -9,7 +9,7 @@ mod table;
 
 pub(super) use table::{Column, Table};
 
-use gradewise_nn::data::element::{Element, Kind};
+use crate::data::element::{Element, Kind};
 use gradewise_nn::{Error, Result};
 use hdf5_reader::{
     ByteOrder, Dataset, Datatype, FilterRegistry, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem,

@@ -1,7 +1,7 @@
 //! Tables of PyTables, as pandas writes them: records in which a member holds one column, or all columns of one type.
 
 use super::{Rows, element, names::list_of_strings, refusal::refused};
-use gradewise_nn::data::element::Element;
+use crate::data::element::Element;
 use gradewise_nn::{Error, Result};
 use hdf5_reader::{Dataset, Datatype, H5Type, error::Error as ReaderError};
 use std::{collections::HashMap, ops::Range};

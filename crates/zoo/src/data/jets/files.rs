@@ -1,10 +1,8 @@
 //! Jets read from files: the published tables of top tagging, arrays prepared from them, and NumPy arrays.
 
 use super::{JetSets, kept::Kept};
-use gradewise_nn::{
-    Error, Result,
-    data::{Split, npy::NpyArray},
-};
+use crate::data::npy::NpyArray;
+use gradewise_nn::{Error, Result, data::Split};
 use std::path::{Path, PathBuf};
 
 impl JetSets {
@@ -61,7 +59,7 @@ fn read_hdf5(path: &Path, kept: &mut Kept) -> Result<()> {
 #[cfg(not(feature = "hdf5"))]
 fn read_hdf5(path: &Path, _: &mut Kept) -> Result<()> {
     let reason =
-        "reading HDF5 takes the feature `hdf5` of gradewise-nn; build with it, or convert the file to .npy"
+        "reading HDF5 takes the feature `hdf5` of gradewise-zoo; build with it, or convert the file to .npy"
             .to_owned();
     Err(Error::DataSet { path: path.to_owned(), reason })
 }

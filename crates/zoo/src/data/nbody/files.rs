@@ -1,9 +1,11 @@
 //! The published NumPy files of a split: `loc_*.npy`, `vel_*.npy`, `charges_*.npy`, `edges_*.npy`.
 
 use super::Trajectories;
-use gradewise_nn::data::npy::{self, NpyArray};
-use gradewise_nn::data::{Split, check_finite};
-use gradewise_nn::{Error, Result};
+use crate::data::npy::{self, NpyArray};
+use gradewise_nn::{
+    Error, Result,
+    data::{Split, check_finite},
+};
 use std::path::{Path, PathBuf};
 
 impl Trajectories {

@@ -1,11 +1,12 @@
 //! Samples of point sets, their sources, and batches of them.
 
 use super::{HULL_DIMENSION, hull::determinant, hull_volume};
+use crate::data::npy::NpyArray;
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Error, Placement, Result,
-    data::{Batch, Samples, Split, check_finite, npy::NpyArray, overwrite, scaled, to_device},
+    data::{Batch, Samples, Split, check_finite, overwrite, scaled, to_device},
     symmetry::Isometry,
 };
 use rand::{RngExt, SeedableRng};

@@ -14,14 +14,11 @@ pub use transformer::{JetLGATr, JetSlim};
 
 use crate::data::jets::JetBatch;
 use gradewise_autograd::Tensor;
-use gradewise_nn::{
-    DeepClone, Module, Placement, Result, Visitor,
-    geometric::{
-        Channels,
-        lgatr::{AttentionConfig, LGATrConfig},
-        slim::{LGATrSlimConfig, VectorChannels},
-    },
-    loss,
+use gradewise_nn::{DeepClone, Module, Placement, Result, Visitor, loss};
+use gradewise_transformers::{
+    Channels,
+    lgatr::{AttentionConfig, LGATrConfig},
+    slim::{LGATrSlimConfig, VectorChannels},
 };
 use serde::{Deserialize, Serialize};
 

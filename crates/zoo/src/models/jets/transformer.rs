@@ -3,13 +3,11 @@
 use super::JetTaggerConfig;
 use crate::data::jets::JetBatch;
 use gradewise_autograd::{Tensor, concat};
-use gradewise_nn::{
-    DeepClone, Module, Placement, Result,
-    geometric::{
-        Streams, TokenBatch,
-        lgatr::LGATr,
-        slim::{LGATrSlim, VectorStreams},
-    },
+use gradewise_nn::{DeepClone, Module, Placement, Result};
+use gradewise_transformers::{
+    Streams, TokenBatch,
+    lgatr::LGATr,
+    slim::{LGATrSlim, VectorStreams},
 };
 
 /// L-GATr (Spinner et al. 2024, arXiv:2405.14806) on the particles of a jet: their momenta and that of the jet as multivectors, invariants as

@@ -5,12 +5,10 @@ use super::{
     sizes::{Heads, blocks, layers, needed, require_reinserted, require_room, shape},
     with,
 };
-use gradewise_nn::{
-    checkpoint::{StoredTensor, TensorFile},
-    geometric::{
-        Channels,
-        gatr::{AttentionConfig, AxialGATrConfig, GATrConfig},
-    },
+use gradewise_nn::checkpoint::{StoredTensor, TensorFile};
+use gradewise_transformers::{
+    Channels,
+    gatr::{AttentionConfig, AxialGATrConfig, GATrConfig},
 };
 
 const KIND: &str = "a GATr";

@@ -5,12 +5,10 @@ use super::{
     sizes::{Heads, blocks, layers, needed, require_reinserted, require_room, shape},
     with,
 };
-use gradewise_nn::{
-    checkpoint::TensorFile,
-    geometric::{
-        Channels,
-        lgatr::{AttentionConfig, ConditionalLGATrConfig, LGATrConfig, MlpConfig, PrimitivesConfig},
-    },
+use gradewise_nn::checkpoint::TensorFile;
+use gradewise_transformers::{
+    Channels,
+    lgatr::{AttentionConfig, ConditionalLGATrConfig, LGATrConfig, MlpConfig, PrimitivesConfig},
 };
 
 const KIND: &str = "an LGATr";

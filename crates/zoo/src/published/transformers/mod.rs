@@ -59,19 +59,19 @@ pub(super) fn published(
 
 /// A network with its settings.
 enum Network {
-    LGATr(gradewise_nn::geometric::lgatr::LGATrConfig),
-    Conditional(gradewise_nn::geometric::lgatr::ConditionalLGATrConfig),
-    Slim(gradewise_nn::geometric::slim::LGATrSlimConfig),
-    ConditionalSlim(gradewise_nn::geometric::slim::ConditionalLGATrSlimConfig),
-    GATr(gradewise_nn::geometric::gatr::GATrConfig),
-    AxialGATr(gradewise_nn::geometric::gatr::AxialGATrConfig),
+    LGATr(gradewise_transformers::lgatr::LGATrConfig),
+    Conditional(gradewise_transformers::lgatr::ConditionalLGATrConfig),
+    Slim(gradewise_transformers::slim::LGATrSlimConfig),
+    ConditionalSlim(gradewise_transformers::slim::ConditionalLGATrSlimConfig),
+    GATr(gradewise_transformers::gatr::GATrConfig),
+    AxialGATr(gradewise_transformers::gatr::AxialGATrConfig),
 }
 
 impl Network {
     /// Its tensors beside those of `like`, whose dtype is that of tensors without elements; the published names have the first prefix, those
     /// of the checkpoint the second.
     fn layout(&self, model: &'static str, like: &TensorFile, prefixes: [&str; 2]) -> Result<Layout, String> {
-        use gradewise_nn::geometric::{gatr, lgatr, slim};
+        use gradewise_transformers::{gatr, lgatr, slim};
         let (place, mut rng) = (Placement::new(&Device::Cpu, DType::F32), ChaCha8Rng::seed_from_u64(0));
         let fail = |error: gradewise_nn::Error| error.to_string();
         let network: Box<dyn Module> = match self {

@@ -5,10 +5,8 @@ use super::{
     sizes::{Heads, blocks, layers, needed, require_room, shape},
     with, written,
 };
-use gradewise_nn::{
-    checkpoint::TensorFile,
-    geometric::slim::{ConditionalLGATrSlimConfig, LGATrSlimConfig, VectorChannels},
-};
+use gradewise_nn::checkpoint::TensorFile;
+use gradewise_transformers::slim::{ConditionalLGATrSlimConfig, LGATrSlimConfig, VectorChannels};
 use serde_json::json;
 
 const KIND: &str = "an LGATrSlim";

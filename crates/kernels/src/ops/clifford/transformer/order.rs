@@ -1,10 +1,7 @@
 //! The order of blades in feature planes.
 
-use crate::Result;
+use crate::{Result, csrc::feature_planes::MOST_PLANES};
 use gradewise_core::{Algebra, Error as CoreError};
-
-/// The most blades of feature planes.
-pub(super) const MOST_BLADES: usize = 32;
 
 /// Blades of an algebra in an order of the caller's, a plane each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +32,7 @@ impl Order {
         let count = algebra.blade_count();
         let is_sound =
             |(at, blade): (usize, &u16)| usize::from(*blade) < count && !blades[..at].contains(blade);
-        if blades.is_empty() || blades.len() > MOST_BLADES || !blades.iter().enumerate().all(is_sound) {
+        if blades.is_empty() || blades.len() > MOST_PLANES || !blades.iter().enumerate().all(is_sound) {
             let reason = "planes hold blades of the algebra, each at most once, 1 to 32 of them";
             return Err(CoreError::Undefined { operation, reason }.into());
         }

@@ -1,7 +1,7 @@
 //! Arrays of a `.npz` archive: a ZIP of `.npy` files, stored or deflated, read as untrusted input.
 
+use crate::data::npy::NpyArray;
 use flate2::read::DeflateDecoder;
-use gradewise_nn::data::npy::NpyArray;
 use std::{io::Read, path::Path};
 
 /// The end of the central directory, and its size without a comment.

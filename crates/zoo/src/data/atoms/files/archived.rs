@@ -2,8 +2,10 @@
 //! MD22 (`z`, `R`, `E`, `F`).
 
 use super::archive::arrays;
-use crate::data::atoms::{Frame, Units, Vector};
-use gradewise_nn::data::npy::NpyArray;
+use crate::data::{
+    atoms::{Frame, Units, Vector},
+    npy::NpyArray,
+};
 use std::path::Path;
 
 /// The names of species, positions, energies and forces in the two kinds.

@@ -1,6 +1,8 @@
 use super::*;
-use crate::data::atoms::{ForceUnit, LengthUnit};
-use gradewise_nn::data::npy;
+use crate::data::{
+    atoms::{ForceUnit, LengthUnit},
+    npy,
+};
 use proptest::prelude::*;
 
 const UNITS: Units =

@@ -1,9 +1,7 @@
 use super::*;
+use crate::data::npy;
 use gradewise_kernels::Device;
-use gradewise_nn::{
-    Placement,
-    data::{Samples, npy},
-};
+use gradewise_nn::{Placement, data::Samples};
 use proptest::prelude::*;
 use std::fs;
 

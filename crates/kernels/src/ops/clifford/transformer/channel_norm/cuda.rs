@@ -6,9 +6,10 @@ use crate::{
     array::rows::sum_partials,
     csrc::{
         channel_norm_tile::{TILE, WARPS},
+        feature_planes::MOST_PLANES,
         sixteen_planes,
     },
-    ops::clifford::transformer::{Order, order::MOST_BLADES},
+    ops::clifford::transformer::Order,
     runtime::cuda::{Args, Grid, Kernel},
 };
 
@@ -21,10 +22,10 @@ const MOST_BLOCKS: usize = 1 << 10;
 struct GradedPlanes {
     blades: i32,
     grades: i32,
-    plane: [i8; MOST_BLADES],
-    factor: [i8; MOST_BLADES],
-    grade: [i8; MOST_BLADES],
-    is_last: [i8; MOST_BLADES],
+    plane: [i8; MOST_PLANES],
+    factor: [i8; MOST_PLANES],
+    grade: [i8; MOST_PLANES],
+    is_last: [i8; MOST_PLANES],
 }
 
 /// `NormOptions` there.
@@ -40,7 +41,7 @@ struct KernelOptions {
 }
 
 fn planes_of(order: &Order) -> GradedPlanes {
-    let nothing = [0; MOST_BLADES];
+    let nothing = [0; MOST_PLANES];
     let mut planes = GradedPlanes {
         blades: order.blades().len() as i32,
         grades: order.grade_count() as i32,

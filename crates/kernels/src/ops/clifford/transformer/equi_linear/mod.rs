@@ -13,6 +13,7 @@ mod direct;
 
 use crate::{
     Array, Device, Result,
+    csrc::feature_planes::MOST_PLANES,
     ops::{
         self,
         clifford::algebra::contract::{alike, exact, with_real},
@@ -53,7 +54,7 @@ impl Maps {
     pub fn new(blades: usize, maps: usize, mixes: bool, entries: Vec<Entry>) -> Result<Self> {
         let fits =
             |e: &Entry| e.map < maps && e.row < blades && e.column < blades && e.row / 2 == e.column / 2;
-        if blades == 0 || !blades.is_multiple_of(2) || blades > 32 || !entries.iter().all(fits) {
+        if blades == 0 || !blades.is_multiple_of(2) || blades > MOST_PLANES || !entries.iter().all(fits) {
             return Err(CoreError::Undefined {
                 operation: NAME,
                 reason: "maps join planes 2k and 2k + 1, of at most 32 blades: put the blades that they join next to each other",

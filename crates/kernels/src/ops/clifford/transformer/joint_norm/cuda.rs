@@ -4,8 +4,11 @@ use super::{Gradients, NAME, Operands, Sizes};
 use crate::{
     Array, CudaDevice, Result,
     array::rows::sum_partials,
-    csrc::joint_norm_tile::{TILE, WARPS},
-    ops::clifford::transformer::{Order, order::MOST_BLADES},
+    csrc::{
+        feature_planes::MOST_PLANES,
+        joint_norm_tile::{TILE, WARPS},
+    },
+    ops::clifford::transformer::Order,
     runtime::cuda::{Args, Grid, Kernel},
 };
 
@@ -24,11 +27,11 @@ struct JointSets {
     epsilon: f64,
     planes: i32,
     unused: i32,
-    factor: [f32; MOST_BLADES],
+    factor: [f32; MOST_PLANES],
 }
 
 fn sets(order: &Order, (sizes, epsilon): (Sizes, f64)) -> JointSets {
-    let mut factor = [0.0; MOST_BLADES];
+    let mut factor = [0.0; MOST_PLANES];
     for (own, &of_plane) in factor.iter_mut().zip(order.factors()) {
         *own = of_plane.into();
     }

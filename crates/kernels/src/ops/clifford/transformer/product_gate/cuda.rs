@@ -3,7 +3,8 @@
 use super::{NAME, Options, Sizes};
 use crate::{
     Array, CudaDevice, Result,
-    ops::clifford::transformer::{Order, order::MOST_BLADES},
+    csrc::feature_planes::MOST_PLANES,
+    ops::clifford::transformer::Order,
     runtime::cuda::{Args, Grid, Kernel},
 };
 
@@ -18,11 +19,11 @@ struct GateSizes {
     gate: i32,
     scalar_gate: i32,
     unused: i32,
-    factor: [i8; MOST_BLADES],
+    factor: [i8; MOST_PLANES],
 }
 
 fn gate_sizes(order: &Order, (sizes, options): (Sizes, Options)) -> GateSizes {
-    let mut factor = [0; MOST_BLADES];
+    let mut factor = [0; MOST_PLANES];
     factor[..order.factors().len()].copy_from_slice(order.factors());
     let [rows, channels, scalars] = [sizes.rows, sizes.channels, sizes.scalars].map(|size| size as i64);
     GateSizes {
