@@ -1,8 +1,8 @@
-//! The memory that captured graphs own.
+//! The memory and the kernels that captured graphs own.
 
 use super::accounts::{Accounts, Kept};
 use crate::runtime::memory;
-use gradewise_ffi::{DeviceMemory, Stream};
+use gradewise_ffi::{DeviceMemory, Function, Stream};
 use std::{
     collections::HashMap,
     fmt,
@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-/// Memory of a captured graph: blocks that only its own work reuses.
+/// What a captured graph owns: blocks of memory that only its own work reuses, and the kernels that it launches.
 pub(crate) struct Arena {
     accounts: Arc<Accounts>,
     /// The stream under capture.
@@ -21,12 +21,26 @@ pub(crate) struct Arena {
     /// Blocks that are not free yet, while some are held.
     held: Mutex<Option<Vec<Kept>>>,
     bytes: AtomicUsize,
+    /// A graph does not keep modules loaded: without these, one that its owner lets go would be unloaded under it.
+    kernels: Mutex<Vec<Function>>,
 }
 
 impl Arena {
     pub fn new(accounts: &Arc<Accounts>, stream: &Stream) -> Self {
         let (accounts, stream) = (Arc::clone(accounts), stream.clone());
-        Self { accounts, stream, free: Mutex::default(), held: Mutex::default(), bytes: AtomicUsize::new(0) }
+        Self {
+            accounts,
+            stream,
+            free: Mutex::default(),
+            held: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            kernels: Mutex::default(),
+        }
+    }
+
+    /// Keeps the module of a kernel of the graph loaded as long as the graph.
+    pub(super) fn keep(&self, kernel: &Function) {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner).push(kernel.clone());
     }
 
     pub fn bytes(&self) -> usize {

@@ -68,10 +68,14 @@ impl Library {
         self.kernels().get(&code.text).cloned()
     }
 
-    /// A kernel that was compiled elsewhere.
-    #[cfg(test)]
-    pub fn adopt(&self, code: &Code, function: Function) {
-        self.kernels().insert(code.text.clone(), Some(function));
+    /// Keeps a kernel, or that it cannot be had. Threads that ask for it at once each compile it; the first that is loaded stays, because
+    /// captured graphs launch it and a module goes with its last handle.
+    pub(super) fn keep(&self, code: &Code, function: Option<Function>) {
+        let mut kernels = self.kernels();
+        let kept = kernels.entry(code.text.clone()).or_default();
+        if kept.is_none() {
+            *kept = function;
+        }
     }
 
     /// The kernel, compiled if it is asked for the first time; `None` if it cannot be had.
@@ -111,7 +115,7 @@ impl Library {
             if let Err(error) = &function {
                 tracing::warn!("{}: kernels of csrc compute this instead, more slowly: {error}", code.name);
             }
-            self.kernels().insert(code.text.clone(), function.ok());
+            self.keep(code, function.ok());
         }
         if !missing.is_empty() {
             let seconds = started.elapsed().as_secs_f64();

@@ -1,11 +1,14 @@
 //! Generated kernels on the host: compiled by the host's C++ compiler, and run by the stand-in for the driver.
 
 use super::{Code, Library};
-use crate::{CudaDevice, runtime::cuda::fuse::List};
+use crate::{
+    CudaDevice,
+    runtime::cuda::{Args, Grid, fuse::List},
+};
 use gradewise_fake_driver::{Fake, Kernel};
-use gradewise_ffi::{Driver, Module};
+use gradewise_ffi::{Driver, Function, Module};
 use libloading::Library as Shared;
-use std::{collections::BTreeMap, fmt::Write, io::ErrorKind, path::Path, process::Command};
+use std::{collections::BTreeMap, ffi::c_void, fmt::Write, io::ErrorKind, path::Path, process::Command};
 
 fn is_staged(code: &Code) -> bool {
     code.name.starts_with("gw_stages_")
@@ -111,9 +114,56 @@ impl Host {
             let entry = format!(".visible .entry {name}({})\n{{ ret; }}\n", parameters.join(", "));
             let ptx = format!(".version 8.0\n.target sm_90\n{entry}\0");
             let module = Module::load(self.device.context(), &name, ptx.as_bytes()).unwrap();
-            library.adopt(code, module.function(&name).unwrap());
+            library.keep(code, Some(module.function(&name).unwrap()));
         }
         self.opened.push(opened);
         true
     }
+}
+
+/// A kernel that does nothing.
+unsafe extern "C" fn nothing(_: *const *const c_void, _: *const [u32; 3], _: *const [u32; 3], _: u32) -> u32 {
+    0
+}
+
+/// A kernel without parameters in a module of its own.
+fn loaded(host: &Host, name: &str) -> Function {
+    let ptx = format!(".version 8.0\n.target sm_90\n.visible .entry {name}()\n{{ ret; }}\n\0");
+    Module::load(host.device.context(), name, ptx.as_bytes()).unwrap().function(name).unwrap()
+}
+
+#[test]
+fn of_kernels_that_threads_load_at_once_the_first_stays() {
+    let host = Host::new();
+    let library = Library::of(&host.device).unwrap();
+    let code = Code::new("gw_twice", "", 32, "", "");
+    let modules = host.fake.stat("modules");
+    let kept = || library.find(&code).flatten().map(|function| function.raw());
+    library.keep(&code, None);
+    assert_eq!(kept(), None);
+    library.keep(&code, Some(loaded(&host, &code.name)));
+    let first = kept();
+    assert!(first.is_some());
+    library.keep(&code, Some(loaded(&host, &code.name)));
+    library.keep(&code, None);
+    assert_eq!(kept(), first);
+    assert_eq!(host.fake.stat("modules"), modules + 1);
+}
+
+#[test]
+fn a_graph_keeps_its_kernels_loaded() {
+    let host = Host::new();
+    let modules = host.fake.stat("modules");
+    host.fake.register("alone", nothing);
+    let kernel = loaded(&host, "alone");
+    let launch = || {
+        // SAFETY: 1: it has no parameters. 2 to 4: and touches nothing. 5: not overlapped.
+        unsafe { host.device.launch_function("test", &kernel, Grid::linear(1), Args::new()) }
+    };
+    let ((), graph) = host.device.capture(launch).unwrap();
+    drop(kernel);
+    assert_eq!(host.fake.stat("modules"), modules + 1);
+    graph.replay().unwrap();
+    drop(graph);
+    assert_eq!(host.fake.stat("modules"), modules);
 }
