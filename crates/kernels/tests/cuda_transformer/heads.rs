@@ -91,6 +91,12 @@ pub fn heads_agree_with_double_precision(device: &Device) {
             }
         }
     }
+    kernels.sort();
+    kernels.dedup();
+    // Fewer draws do not reach all.
+    if is_slow {
+        return;
+    }
     let own = [
         "split_heads_16_bwd",
         "split_heads_short_bwd",
