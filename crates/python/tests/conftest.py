@@ -25,7 +25,15 @@ def is_whole(request) -> bool:
     return request.config.getoption("--whole")
 
 
+def pytest_collection_modifyitems(config, items) -> None:
+    if not config.getoption("--whole"):
+        left = [item for item in items if item.get_closest_marker("whole")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
+
+
 def pytest_configure(config) -> None:
+    config.addinivalue_line("markers", "whole: of a sweep; runs with --whole alone (sweeps.py)")
     if importlib.util.find_spec("torch"):
         import torch
 

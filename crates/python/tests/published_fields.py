@@ -131,7 +131,7 @@ class _Norm(nn.Module):
         else:
             cov = self.running_cov.permute(2, 0, 1)
         greatest = cov.amax(dim=(1, 2))[:, None, None]
-        upper = torch.linalg.cholesky(cov + self.eps * greatest * torch.eye(self.n_blades, dtype=x.dtype)).mH
+        upper = torch.linalg.cholesky(cov + self.eps * greatest * torch.eye(self.n_blades, dtype=x.dtype, device=x.device)).mH
         blades = self.n_blades
         y = torch.linalg.solve_triangular(upper.reshape(*shape, blades, blades), x[..., None], upper=True)
         if weight is not None:
@@ -169,11 +169,11 @@ class Algebra:
         self.signs = torch.tensor([(-1.0) ** (g * (g - 1) // 2) for g in grades])
 
     def reverse(self, mv):
-        return self.signs.to(mv.dtype) * mv
+        return self.signs.to(mv) * mv
 
     def embed(self, tensor, blades):
-        mv = torch.zeros(*tensor.shape[:-1], self.n_blades)
-        index = torch.tensor(blades).expand(tensor.shape)
+        mv = torch.zeros(*tensor.shape[:-1], self.n_blades, device=tensor.device)
+        index = torch.tensor(blades, device=tensor.device).expand(tensor.shape)
         return torch.scatter(mv, -1, index, tensor)
 
 
@@ -190,8 +190,9 @@ class PGAConjugateLinear(nn.Module):
         k = self.algebra.embed(self._action, self.action_blades)
         x = self.algebra.embed(input, self.input_blades)
         x[..., 14:15] = self.embed_e0
-        left = torch.einsum("ijk,pqi->pqjk", self.algebra.cayley, k)
-        right = torch.einsum("ijk,pqk->pqji", self.algebra.cayley, self.algebra.reverse(k))
+        cayley = self.algebra.cayley.to(k.device)
+        left = torch.einsum("ijk,pqi->pqjk", cayley, k)
+        right = torch.einsum("ijk,pqk->pqji", cayley, self.algebra.reverse(k))
         return torch.einsum("oi,oiab,oibc,nic->noa", self.weight, right, left, x)[..., list(self.input_blades)]
 
 

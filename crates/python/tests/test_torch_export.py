@@ -17,6 +17,7 @@ import published
 import transformer_cases
 from family_cases import default_dtype, disturb, drawn, ours
 from family_list import BY_NAME
+from sweeps import sampled
 from gradewise import _core
 from gradewise._registry import OPERATORS
 from gradewise.torch import cgenn, export, flash
@@ -186,7 +187,7 @@ def transformer(kind, dtype):
         return disturb(getattr(package, kind)(**options).to(dtype).eval())
 
 
-@pytest.mark.parametrize("dtype", [F64, torch.float32], ids=["f64", "f32"])
+@pytest.mark.parametrize("dtype", sampled([pytest.param(F64, id="f64"), pytest.param(torch.float32, id="f32")], 2))
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_transformers(kind, dtype):
     model, shapes = transformer(kind, dtype), TRANSFORMERS[kind]
@@ -250,7 +251,7 @@ SOURCE = Path(__file__).parent / "load_package.cpp"
 
 
 @pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="no C++ compiler: CXX names one, or g++")
-@pytest.mark.parametrize("dtype", [F64, torch.float32], ids=["f64", "f32"])
+@pytest.mark.parametrize("dtype", sampled([pytest.param(torch.float32, id="f32"), pytest.param(F64, id="f64")], 2))
 def test_a_program_in_cpp(dtype, tmp_path, loader):
     """AOTInductor's package of a layer, loaded by a program without Python, for another number of rows than the example."""
     model, shape, _ = accelerated(dtype)
