@@ -190,7 +190,9 @@ python_wheel() {
 
 # The sweeps of which the tests of every change take samples.
 python_sweeps() {
-    "$target/python-venv/bin/python" -m pytest -q -p no:cacheprovider -n 2 --whole crates/python/tests/test_jax.py -k third_order
+    local tests=("$target/python-venv/bin/python" -m pytest -q -p no:cacheprovider -n 2 --whole)
+    "${tests[@]}" crates/python/tests -m whole
+    "${tests[@]}" crates/python/tests/test_jax.py -k third_order
 }
 
 # soak ROUNDS: runs that are killed at random moments and go on.
