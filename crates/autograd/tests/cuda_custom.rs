@@ -144,8 +144,11 @@ fn kernels_that_are_not_there_and_parameters_that_differ_are_named_on_a_gpu(devi
     const GOOD: &str = "extern \"C\" __global__ void there(const float* x, float* y, long long n) { if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x]; }";
     let message = launch(GOOD, signature!(fn missing(x: &[f32; n], y: &mut [f32; n], n: usize)));
     assert!(message.contains("no kernel `missing`") && message.contains("it has there"), "{message}");
-    let message = launch(GOOD, signature!(fn there(x: &[f32; n], y: &mut [f32; n])));
-    assert!(message.contains("parameters of"), "{message}");
+    // Under compute-sanitizer parameters are not counted: it reports the query that ends the count.
+    if std::env::var_os("NV_SANITIZER_INJECTION_TRANSPORT_TYPE").is_none() {
+        let message = launch(GOOD, signature!(fn there(x: &[f32; n], y: &mut [f32; n])));
+        assert!(message.contains("parameters of"), "{message}");
+    }
     const MANGLED: &str = "__global__ void there(const float* x, float* y, long long n) { y[0] = x[0]; }";
     let message = launch(MANGLED, signature!(fn there(x: &[f32; n], y: &mut [f32; n], n: usize)));
     assert!(message.contains("extern \"C\""), "{message}");

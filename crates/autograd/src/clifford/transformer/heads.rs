@@ -1,6 +1,9 @@
 //! Between feature planes and the heads of an attention.
 
-use crate::clifford::prelude::*;
+use crate::{
+    backend::{back, is_emulated, on_host},
+    clifford::prelude::*,
+};
 use gradewise_kernels::{
     Index,
     ops::clifford::heads::{self as kernel, Merge, Norm, SCALAR_EPSILON, Split},
@@ -71,7 +74,16 @@ impl SplitHeads {
     /// # Errors
     /// As [`split_heads`]; another number of cotangents than of groups.
     pub fn backward_of_groups(&self, x: &Array, grads: &[Array]) -> Result<Array> {
-        Ok(kernel::split_backward_of_groups(&self.kernel(), x, grads)?)
+        let kernel = self.kernel();
+        if is_emulated(x) {
+            let grads = grads.iter().map(on_host).collect::<Result<Vec<_>>>()?;
+            return back(
+                &kernel::split_backward_of_groups(&kernel, &on_host(x)?, &grads)?,
+                x.dtype(),
+                &x.device(),
+            );
+        }
+        Ok(kernel::split_backward_of_groups(&kernel, x, grads)?)
     }
 
     /// The quadratic form's entry for the blade of each plane.
