@@ -109,11 +109,7 @@ impl CudaDevice {
 
     /// Whether memory of the capture of this thread that arrays are done with is kept from others.
     pub(super) fn hold_memory(&self, holds: bool) {
-        let arena = self
-            .gate()
-            .session()
-            .and_then(|session| session.as_ref().map(|session| Arc::clone(&session.arena)));
-        if let Some(arena) = arena {
+        if let Some(arena) = self.gate().arena() {
             arena.hold(holds);
         }
     }

@@ -48,6 +48,11 @@ impl Gate {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
+    /// What the graph of the capture in progress owns, if the capture is this thread's.
+    pub(super) fn arena(&self) -> Option<Arc<Arena>> {
+        self.session()?.as_ref().map(|session| Arc::clone(&session.arena))
+    }
+
     /// The capture in progress, if it is this thread's.
     pub(super) fn session(&self) -> Option<MutexGuard<'_, Option<Session>>> {
         self.is_mine().then(|| self.session.lock().unwrap_or_else(PoisonError::into_inner))

@@ -67,10 +67,7 @@ impl Buffer {
         {
             return Self::allocated(device, allocator.as_ref(), bytes, operation);
         }
-        let arena = device
-            .gate()
-            .session()
-            .and_then(|session| session.as_ref().map(|session| Arc::clone(&session.arena)));
+        let arena = device.gate().arena();
         let reused = arena.as_ref().and_then(|arena| arena.reuse(bytes));
         let allocate = || match &arena {
             Some(arena) => arena.obtain(bytes),

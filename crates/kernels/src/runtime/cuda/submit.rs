@@ -23,10 +23,8 @@ pub(super) unsafe fn submit_function(
         return Err(Error::DeviceMismatch { operation, argument: "kernel argument", actual, expected });
     }
     let _gate = device.gate().enter();
-    if let Some(session) = device.gate().session()
-        && let Some(session) = session.as_ref()
-    {
-        session.arena.keep(function);
+    if let Some(arena) = device.gate().arena() {
+        arena.keep(function);
     }
     let describe = || {
         let LaunchConfig { grid, block, shared, .. } = grid.0;
