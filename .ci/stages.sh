@@ -154,8 +154,8 @@ oldest_compiler() {
     fi
 }
 
-# The libraries that the Python package serves, in an environment of their own. PyTorch brings 3 GB: uv unpacks them in a third of pip's time, and
-# links them from its cache where there is one. Fetching mostly waits, so it runs beside the first stages.
+# The libraries that the Python package serves, in an environment of their own. PyTorch brings 3 GB: uv unpacks them in a third of pip's
+# time, and links them from its cache where there is one. Fetching mostly waits, so it runs beside the first stages.
 python_environment() {
     local venv=$target/python-venv
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
@@ -192,7 +192,8 @@ python_wheel() {
 python_sweeps() {
     local tests=("$target/python-venv/bin/python" -m pytest -q -p no:cacheprovider -n 2 --whole)
     "${tests[@]}" crates/python/tests -m whole
-    "${tests[@]}" crates/python/tests/test_jax.py -k third_order
+    # Of these, the samples take fewer inputs without --whole.
+    "${tests[@]}" crates/python/tests/test_jax.py -k third_order -m "not whole"
 }
 
 # soak ROUNDS: runs that are killed at random moments and go on.

@@ -27,9 +27,8 @@ def is_whole(request) -> bool:
 
 def pytest_collection_modifyitems(config, items) -> None:
     if not config.getoption("--whole"):
-        left = [item for item in items if item.get_closest_marker("whole")]
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("whole")])
+        items[:] = [item for item in items if not item.get_closest_marker("whole")]
 
 
 def pytest_configure(config) -> None:

@@ -143,8 +143,8 @@ def run(
     edges: Optional[_core.Edges] = None,
     again: bool = False,
 ) -> Any:
-    """The result, or its groups, for ordinary tensors in eager code, such as the library admits. With ``again`` the inputs alone are kept for the backward
-    pass, which computes the steps again."""
+    """The result, or its groups, for ordinary tensors in eager code, such as the library admits. With ``again`` the inputs alone are kept for
+    the backward pass, which computes the steps again."""
     if is_grad_enabled():
         for x in inputs:
             if x.requires_grad:
