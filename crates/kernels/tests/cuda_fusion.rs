@@ -122,6 +122,30 @@ fn fused_graphs_have_the_bits_of_their_operators(device: &CudaDevice) {
     assert!(most < 30 || 2 * fused_launches < launches, "{fused_launches} launches instead of {launches}");
 }
 
+/// Those whose kernels are missing, too, which launch the operators' own.
+fn scopes_have_the_bits_of_their_operators(device: &CudaDevice) {
+    let all = Device::Cuda(device.clone());
+    let most: u64 =
+        std::env::var("GRADEWISE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(24);
+    // Other graphs than those that are captured, whose kernels may be there.
+    for seed in (0..most).map(|seed| seed + 1_000_000) {
+        let dtype = DType::ALL[seed as usize % 4];
+        let inputs = Inputs::draw(seed, dtype).on(&all);
+        let length = 10 + seed as usize % 50;
+        let expected = bits(&graph(&inputs, seed, length).unwrap());
+        let mut calls = 0;
+        loop {
+            let (results, is_complete) = device.fused(|| graph(&inputs, seed, length)).unwrap();
+            assert_eq!(bits(&results), expected, "{dtype}, seed {seed}, call {calls}");
+            calls += 1;
+            if is_complete {
+                break;
+            }
+            assert!(calls < 4, "{dtype}, seed {seed}: each call asks for other kernels");
+        }
+    }
+}
+
 fn a_chain_is_one_kernel_and_what_nothing_reads_is_not_written(device: &CudaDevice) {
     let all = Device::Cuda(device.clone());
     let x = Array::randn([100, 12], DType::F32, &all, &mut rng(1)).unwrap();
@@ -157,6 +181,7 @@ fn arrays_that_are_overwritten_keep_their_old_values_for_what_waits(device: &Cud
 
 gradewise_testing::main!(
     fused_graphs_have_the_bits_of_their_operators,
+    scopes_have_the_bits_of_their_operators,
     a_chain_is_one_kernel_and_what_nothing_reads_is_not_written,
     arrays_that_are_overwritten_keep_their_old_values_for_what_waits,
 );

@@ -107,6 +107,52 @@ impl CudaDevice {
         self.capture(work)
     }
 
+    /// Runs `work`. Operators on elements that this thread calls meanwhile, in the stream that is in force now, may wait, to be computed
+    /// together by [fused](Fusion) kernels; the bits are the same. All that arrays hold afterwards is queued when this returns. Also says
+    /// whether all kernels were there.
+    ///
+    /// Kernels that have to be compiled first are so after `work`, which launches the operators' own in their place: they serve the next call.
+    /// While another library captures the stream none is compiled. Inside of a capture of the device, of another scope, or without fusion
+    /// ([`Options::fuse`](crate::Options::fuse)), `work` is all that runs.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::Cuda`] from the driver.
+    pub fn fused<R, E: From<Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(R, bool), E> {
+        let is_on = self.options().fuse && !self.gate().is_mine() && !fuse::is_recording(self);
+        if !is_on || !fuse::is_possible() {
+            return Ok((work()?, true));
+        }
+        let (value, missing) = self.fused_now(work)?;
+        let is_complete = missing.is_empty();
+        if !is_complete && !self.is_captured()? {
+            missing.compile(self);
+        }
+        Ok((value, is_complete))
+    }
+
+    /// Whether the stream in force is being captured, by whomever.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] from the driver.
+    pub fn is_captured(&self) -> Result<bool> {
+        self.stream().is_capturing().map_err(|source| self.error("is_captured", source))
+    }
+
+    /// The same, with whatever kernels there are.
+    pub(super) fn fused_now<R, E: From<Error>>(
+        &self,
+        work: impl FnOnce() -> Result<R, E>,
+    ) -> Result<(R, fuse::Missing), E> {
+        fuse::begin(self, fuse::Extent::Stream(self.stream().raw()))?;
+        // A panic in `work` must not leave its values waiting for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let missing = fuse::end(self, !matches!(result, Ok(Ok(_))));
+        match result {
+            Ok(value) => Ok((value?, missing?)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
     /// Whether memory of the capture of this thread that arrays are done with is kept from others.
     pub(super) fn hold_memory(&self, holds: bool) {
         if let Some(arena) = self.gate().arena() {
@@ -122,7 +168,7 @@ impl CudaDevice {
             return Err(Error::OtherStream { operation: NAME });
         }
         if fusion == Fusion::On {
-            fuse::begin(self)?;
+            fuse::begin(self, fuse::Extent::Capture)?;
         }
         let gate = self.gate();
         let exclusive = gate.lock.write().unwrap_or_else(PoisonError::into_inner);

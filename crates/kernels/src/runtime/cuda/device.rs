@@ -294,7 +294,12 @@ impl CudaDevice {
         {
             return Err(Error::FirstInCapture);
         }
-        let made = self.0.streams.at_home(|| external::without_allocator(make))?;
+        let work = || {
+            let made = make()?;
+            // What waits in a scope in the own stream.
+            self.settle().map(|()| made)
+        };
+        let made = self.0.streams.at_home(|| external::without_allocator(work))?;
         // Waiting for a stream that another thread captures would end the capture.
         let _gate = self.gate().enter();
         self.own_stream().synchronize().map_err(|source| self.error(NAME, source))?;

@@ -83,7 +83,7 @@ impl CudaDevice {
     }
 
     /// Queues `kernel` of csrc for `operation`, or lets the value that it computes wait, to be computed by a kernel with others: if this
-    /// thread's capture records values, and `describe` has a description of this one.
+    /// thread's capture or scope records values, and `describe` has a description of this one.
     ///
     /// # Safety
     /// 1 to 4 of [`launch_function`](Self::launch_function). The description says what the kernel computes, from all arrays among its
@@ -99,6 +99,7 @@ impl CudaDevice {
         if fuse::is_recording(self)
             && !args.is_on_host
             && let Some(description) = describe()
+            && fuse::may_wait(self, &description)
         {
             return fuse::defer(self, operation, kernel, grid, args, description);
         }
@@ -106,27 +107,27 @@ impl CudaDevice {
         unsafe { self.launch(operation, kernel, grid, args) }
     }
 
-    /// Whether operators of this thread should describe what they compute: a capture records it.
+    /// Whether operators of this thread should describe what they compute: a capture or a scope records it.
     pub(crate) fn records(&self) -> bool {
         fuse::is_recording(self)
     }
 
-    /// Whether a capture of this thread has not computed the value of a buffer yet.
+    /// Whether the value of a buffer waits in a capture or a scope of this thread.
     pub(crate) fn awaits(&self, buffer: &Buffer) -> bool {
         fuse::is_recording(self) && fuse::is_waiting(self, buffer.pointer())
     }
 
-    /// Computes the value of a capture of this thread in whose memory an address is, if it waits.
+    /// Computes the value in whose memory an address is, if it waits in a capture or a scope of this thread.
     pub(crate) fn settle_at(&self, address: u64) -> Result<()> {
         if fuse::is_recording(self) { fuse::settle_at(self, address) } else { Ok(()) }
     }
 
-    /// Launches kernels that a capture of this thread holds back.
+    /// Launches kernels that a capture or a scope of this thread holds back.
     pub(super) fn flush(&self) -> Result<()> {
         if fuse::is_recording(self) { fuse::flush(self) } else { Ok(()) }
     }
 
-    /// Computes the values of a capture of this thread that wait. To be called before work that reads or writes memory by other means than a
+    /// Computes the values of a capture or a scope of this thread that wait. To be called before work that reads or writes memory by other means than a
     /// kernel's arguments, and before a kernel that changes arrays which others hold.
     pub(crate) fn settle(&self) -> Result<()> {
         if fuse::is_recording(self) { fuse::settle(self) } else { Ok(()) }

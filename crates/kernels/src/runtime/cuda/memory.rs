@@ -200,6 +200,7 @@ impl Buffer {
     /// Queues a copy from the host.
     pub fn write(&self, offset: usize, source: &[u8], operation: &'static str) -> Result<()> {
         self.device.refuse_in_capture(operation)?;
+        self.device.settle_at(self.pointer() + offset as u64)?;
         let _gate = self.device.gate().enter();
         let describe = || format!("copy of {} bytes from the host", source.len());
         transfers::timed(
@@ -213,6 +214,7 @@ impl Buffer {
     /// Copies to the host, after all work queued before.
     pub fn read(&self, offset: usize, target: &mut [u8], operation: &'static str) -> Result<()> {
         self.device.refuse_in_capture(operation)?;
+        self.device.settle_at(self.pointer() + offset as u64)?;
         let _gate = self.device.gate().enter();
         let describe = || format!("copy of {} bytes to the host", target.len());
         // What waits anyway is described before it is lent.
@@ -274,6 +276,7 @@ impl Buffer {
         operation: &'static str,
     ) -> Result<()> {
         let (here, there) = (&self.device, &source.device);
+        [here, there].into_iter().try_for_each(CudaDevice::settle)?;
         let (_here, _there) = (here.gate().enter(), there.gate().enter());
         let describe = || format!("copy of {bytes} bytes from cuda:{}", there.ordinal());
         here.queue(operation, describe, || {

@@ -1,15 +1,16 @@
-//! Fused kernels: a capture records what operators on elements compute, and launches kernels generated for several of them at once.
+//! Fused kernels: what operators on elements compute is recorded, and kernels generated for several of them at once are launched.
 //!
-//! While a thread captures, an operator that knows how its elements follow from those of its operands does not launch its kernel: it
+//! While a thread captures, or in a [scope](CudaDevice::fused) of its own, an operator that knows how its elements follow from those of its operands does not launch its kernel: it
 //! [describes](defer) the value. The value is computed once a kernel that knows no more than addresses gets one of an array that waits, or
-//! when the capture ends. A generated kernel computes it, with everything that it follows from and that waits too: in registers, at the
+//! when the capture or the scope ends. A generated kernel computes it, with everything that it follows from and that waits too: in registers, at the
 //! positions that it needs. Values that are gone by then, as nothing holds their array any more, are never written.
 //!
 //! The bits are those of the operators' own kernels: generated kernels call the same functions of elements (csrc/gradewise/functions.cuh), in
 //! the same order, and round wherever those round. A value that waits alone is computed by its operator's own kernel.
 //!
-//! Kernels are compiled between captures: the first capture finds out which are missing, and is repeated. Without a compiler, operators are
-//! launched as without this module.
+//! Kernels are compiled between captures: the first capture finds out which are missing, and is repeated. A scope launches the operators' own
+//! kernels in place of those that are missing, and compiles them for the next one. Without a compiler, operators are launched as without this
+//! module.
 
 mod parts;
 mod pending;
@@ -30,7 +31,7 @@ use super::{
     submit::submit_function,
 };
 use crate::Result;
-use gradewise_ffi::LaunchConfig;
+use gradewise_ffi::{LaunchConfig, sys::CUstream};
 use parts::Runs;
 use pending::{Id, Pending};
 use plan::Work;
@@ -41,20 +42,44 @@ use value::{Own, Value};
 /// Threads of a block of a generated kernel.
 const THREADS: u32 = 128;
 
-/// Values that wait, of a capture of this thread.
+/// The unit tests of this crate have no kernels but generated ones.
+const HAS_OWN_KERNELS: bool = !cfg!(test);
+
+/// What a thread records values in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// A capture of the device.
+    Capture,
+    /// Work that runs, in this stream.
+    Stream(CUstream),
+}
+
+/// Values that wait, of a capture or a scope of this thread.
 struct Recording {
     device: CudaDevice,
+    extent: Extent,
     library: Arc<Library>,
     pending: Pending,
     /// Kernels that will be launched before anything else is.
     queue: Vec<Stage>,
     /// How the arrays of earlier kernels fell into parts.
     runs: Runs,
-    /// Kernels that were not compiled when they were needed. From the first on, the graph is not what it should be.
+    /// Kernels that were not compiled when they were needed. From the first on, a graph is not what it should be.
     missing: Vec<Code>,
     /// Launches of kernels that no generated one replaces, by operator, for the log.
     launched: BTreeMap<&'static str, usize>,
     fused: usize,
+}
+
+impl Recording {
+    /// Whether operators of this thread on its device belong to it.
+    fn is_in_force(&self) -> bool {
+        let captures = self.device.gate().is_mine();
+        match self.extent {
+            Extent::Capture => captures,
+            Extent::Stream(stream) => !captures && self.device.stream().raw() == stream,
+        }
+    }
 }
 
 thread_local! {
@@ -62,7 +87,7 @@ thread_local! {
     static RECORDINGS: RefCell<Vec<Recording>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a capture that recorded values lacks.
+/// What a capture or a scope that recorded values lacks.
 pub(super) struct Missing {
     library: Arc<Library>,
     codes: Vec<Code>,
@@ -73,7 +98,7 @@ impl Missing {
         self.codes.is_empty()
     }
 
-    /// Compiles the kernels, so that another capture finds them.
+    /// Compiles the kernels, so that the next one finds them.
     pub fn compile(&self, device: &CudaDevice) {
         let codes: Vec<&Code> = self.codes.iter().collect();
         self.library.compile(device, &codes);
@@ -86,10 +111,11 @@ pub(super) fn is_possible() -> bool {
 }
 
 /// From here on, values of this thread on `device` wait.
-pub(super) fn begin(device: &CudaDevice) -> Result<()> {
+pub(super) fn begin(device: &CudaDevice, extent: Extent) -> Result<()> {
     let library = Library::of(device)?;
     let recording = Recording {
         device: device.clone(),
+        extent,
         library,
         pending: Pending::default(),
         queue: Vec::new(),
@@ -102,7 +128,7 @@ pub(super) fn begin(device: &CudaDevice) -> Result<()> {
     Ok(())
 }
 
-/// Computes what still waits and may be read, and ends what [`begin`] began; without computing anything if the capture failed.
+/// Computes what still waits and may be read, and ends what [`begin`] began; without computing anything if the work failed.
 pub(super) fn end(device: &CudaDevice, failed: bool) -> Result<Missing> {
     let computed = if failed { Ok(()) } else { settle(device) };
     let position =
@@ -112,7 +138,7 @@ pub(super) fn end(device: &CudaDevice, failed: bool) -> Result<Missing> {
         RECORDINGS.with_borrow_mut(|recordings| recordings.remove(position));
     drop(pending);
     if missing.is_empty() {
-        tracing::debug!("captured {fused} fused kernels, and others by operator: {launched:?}");
+        tracing::debug!("{fused} fused kernels, and others by operator: {launched:?}");
     }
     computed?;
     Ok(Missing { library, codes: missing })
@@ -120,8 +146,8 @@ pub(super) fn end(device: &CudaDevice, failed: bool) -> Result<Missing> {
 
 /// Whether operators of this thread on `device` should describe their values.
 pub(crate) fn is_recording(device: &CudaDevice) -> bool {
-    device.gate().is_mine()
-        && RECORDINGS.with_borrow(|all| all.iter().any(|recording| recording.device == *device))
+    RECORDINGS
+        .with_borrow(|all| all.iter().any(|recording| recording.device == *device && recording.is_in_force()))
 }
 
 /// Runs `work` on the recording of `device`, if there is one.
@@ -145,6 +171,12 @@ pub(super) fn defer(
     compute(device, &before)?;
     with(device, |recording| recording.pending.add(value));
     Ok(())
+}
+
+/// Whether a value may wait here. The lists of an index are known by their addresses alone, and nothing but a capture keeps them.
+pub(super) fn may_wait(device: &CudaDevice, description: &Description) -> bool {
+    let captures = with(device, |recording| recording.extent == Extent::Capture).unwrap_or(false);
+    captures || !HAS_OWN_KERNELS || !description.function.reads_lists()
 }
 
 /// Computes the values in whose memory one of these words points: those of the arguments of a kernel that is launched next.
@@ -191,13 +223,15 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
     }
     let work = with(device, |recording| {
         recording.pending.sweep();
-        (plan::compute(&mut recording.pending, targets), Arc::clone(&recording.library))
+        // A capture holds all memory that is let go until its queue is launched.
+        let keeps = recording.extent != Extent::Capture;
+        (plan::compute(&mut recording.pending, targets, keeps), Arc::clone(&recording.library))
     });
     let Some((work, library)) = work else { return Ok(()) };
     for work in work {
-        let Work { source, values, is_alone } = work;
+        let Work { source, values, is_alone, arrays } = work;
         // Without a kernel for all of it, those of its operators.
-        if matches!(library.find(&source.code), Some(None)) {
+        if !is_alone && launches_own(device, &library, &source.code) {
             flush(device)?;
             let all = with(device, |recording| recording.pending.one_by_one(values));
             all.into_iter().flatten().try_for_each(|Value { operation, own, .. }| {
@@ -213,7 +247,7 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
         } else {
             None
         };
-        let stage = Stage { source, own };
+        let stage = Stage { source, own, arrays };
         let is_last = !stage.is_small();
         let queued = with(device, |recording| {
             recording.queue.push(stage);
@@ -224,6 +258,22 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the operators' own kernels are launched in place of a generated one: it cannot be had, or it is not compiled yet and the work
+/// runs now.
+fn launches_own(device: &CudaDevice, library: &Library, code: &Code) -> bool {
+    match library.find(code) {
+        Some(function) => function.is_none(),
+        None => {
+            let is_running = with(device, |recording| HAS_OWN_KERNELS && recording.extent != Extent::Capture);
+            let is_running = is_running.unwrap_or(false);
+            if is_running {
+                with(device, |recording| recording.missing.push(code.clone()));
+            }
+            is_running
+        }
+    }
 }
 
 /// Launches what is queued.
@@ -245,7 +295,7 @@ fn launch(device: &CudaDevice, work: Launch) -> Result<()> {
     let Some(library) = with(device, |recording| Arc::clone(&recording.library)) else { return Ok(()) };
     match work {
         Launch::One(stage) => {
-            let Stage { source, own } = *stage;
+            let Stage { source, own, arrays: _arrays } = *stage;
             if let Some((operation, own)) = own {
                 with(device, |recording| *recording.launched.entry(operation).or_insert(0) += 1);
                 return launch_own(device, operation, own);
@@ -256,7 +306,7 @@ fn launch(device: &CudaDevice, work: Launch) -> Result<()> {
         }
         Launch::Several { code, list, blocks, threads, stages } => {
             // Those of its stages, where it cannot be had.
-            if matches!(library.find(&code), Some(None)) {
+            if launches_own(device, &library, &code) {
                 return stages.into_iter().try_for_each(|stage| launch(device, Launch::One(Box::new(stage))));
             }
             let args = Args::new().large(&*list);

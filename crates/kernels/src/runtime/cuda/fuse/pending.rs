@@ -1,6 +1,7 @@
 //! The values of a capture that no kernel has computed yet.
 
 use super::value::{Operand, Value};
+use crate::runtime::cuda::memory::Buffer;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
@@ -141,6 +142,13 @@ impl Pending {
         let out = &self.values[&id].out;
         let inside = 1 + held.get(&out.pointer()).copied().unwrap_or(0);
         Arc::strong_count(out) > inside
+    }
+
+    /// The arrays at these addresses, among those that waiting values read and will be in.
+    pub fn arrays(&self, addresses: &[u64]) -> Vec<Arc<Buffer>> {
+        let read = self.values.values().flat_map(|value| &value.operands).map(|operand| &operand.buffer);
+        let all = read.chain(self.values.values().map(|value| &value.out));
+        all.filter(|buffer| addresses.contains(&buffer.pointer())).cloned().collect()
     }
 
     /// Lets go of values that nothing reads any more. Their memory is free for others.

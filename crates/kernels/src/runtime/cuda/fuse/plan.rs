@@ -5,7 +5,8 @@ use super::{
     source::{Source, Writer},
     value::Value,
 };
-use std::collections::BTreeMap;
+use crate::runtime::cuda::memory::Buffer;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// A kernel, and the values that it writes.
 pub(super) struct Work {
@@ -13,11 +14,13 @@ pub(super) struct Work {
     pub values: BTreeMap<Id, Value>,
     /// Whether it computes one value from arrays alone, as the operator's own kernel does.
     pub is_alone: bool,
+    /// The arrays that it reads and writes, if they are to be kept.
+    pub arrays: Vec<Arc<Buffer>>,
 }
 
 /// Takes these values, and those that one kernel computes on the way and something else may read as well: kernels that compute them, in
-/// order.
-pub(super) fn compute(pending: &mut Pending, targets: &[Id]) -> Vec<Work> {
+/// order. `keeps` says whether those keep the arrays.
+pub(super) fn compute(pending: &mut Pending, targets: &[Id], keeps: bool) -> Vec<Work> {
     let mut by_size: BTreeMap<usize, Vec<Id>> = BTreeMap::new();
     for &id in targets.iter().filter(|id| pending.contains(**id)) {
         by_size.entry(pending.value(id).elements).or_default().push(id);
@@ -56,8 +59,9 @@ pub(super) fn compute(pending: &mut Pending, targets: &[Id]) -> Vec<Work> {
             // The unit tests of this crate have no kernels but generated ones.
             let is_alone = roots.len() == 1 && writer.count() == 1 && !cfg!(test);
             let source = writer.finish();
+            let arrays = if keeps { pending.arrays(&source.addresses) } else { Vec::new() };
             let values = roots.into_iter().map(|id| (id, pending.take(id))).collect();
-            work.push(Work { source, values, is_alone });
+            work.push(Work { source, values, is_alone, arrays });
         }
     }
     work

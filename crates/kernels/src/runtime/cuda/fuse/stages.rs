@@ -13,8 +13,11 @@ use super::{
     source::{MOST_ADDRESSES, MOST_STAGES, Source, staged},
     value::Own,
 };
-use crate::runtime::{common_divisor, cuda::generated::Code};
-use std::{cmp::Reverse, collections::HashMap};
+use crate::runtime::{
+    common_divisor,
+    cuda::{generated::Code, memory::Buffer},
+};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 /// The most positions of a stage that one block computes, be they of a part or of everything.
 const MOST_OF_PART: usize = 2048;
@@ -37,6 +40,8 @@ pub(super) struct Stage {
     pub source: Source,
     /// The operator and its own kernel, of a value that no other is computed with.
     pub own: Option<(&'static str, Own)>,
+    /// What it reads and writes: kept from others until it is launched, where nothing else does that.
+    pub arrays: Vec<Arc<Buffer>>,
 }
 
 impl Stage {

@@ -1,4 +1,4 @@
-//! Generated kernels on the host: random graphs are captured on a stand-in for the driver, their kernels compiled by the host's C++ compiler
+//! Generated kernels on the host: random graphs are captured, and computed in scopes, on a stand-in for the driver, their kernels compiled by the host's C++ compiler
 //! and run by the stand-in, and the results compared with those of the operators of the CPU.
 
 use crate::{
@@ -68,14 +68,44 @@ fn captured<R>(host: &mut Host, mut work: impl FnMut() -> Result<R>) -> Option<R
     }
 }
 
-fn agree(dtype: DType, tolerance: f64) {
+/// What `work` computes in a scope, once all of its kernels are compiled. `None` without a C++ compiler.
+fn scoped<R>(host: &mut Host, mut work: impl FnMut() -> Result<R>) -> Option<R> {
+    loop {
+        let (results, missing) = host.device.clone().fused_now(&mut work).unwrap();
+        if missing.is_empty() {
+            return Some(results);
+        }
+        let codes: Vec<_> = missing.codes.iter().collect();
+        if !host.compile(&codes) {
+            return None;
+        }
+    }
+}
+
+/// Where operators wait.
+#[derive(Clone, Copy)]
+enum In {
+    Capture,
+    Scope,
+}
+
+impl In {
+    fn run<R>(self, host: &mut Host, work: impl FnMut() -> Result<R>) -> Option<R> {
+        match self {
+            Self::Capture => captured(host, work),
+            Self::Scope => scoped(host, work),
+        }
+    }
+}
+
+fn agree(place: In, dtype: DType, tolerance: f64) {
     let mut host = Host::new();
     let device = Device::Cuda(host.device.clone());
     let inputs: Vec<Inputs> = (0..GRAPHS).map(|seed| Inputs::draw(seed, dtype)).collect();
     let there: Vec<Inputs> = inputs.iter().map(|inputs| inputs.on(&device)).collect();
     let graph =
         |inputs: &Inputs, seed: u64| graphs::compute(inputs, &OPERATORS, seed, 5 + seed as usize % 35);
-    let all = captured(&mut host, || {
+    let all = place.run(&mut host, || {
         there.iter().zip(0..).map(|(inputs, seed)| graph(inputs, seed)).collect::<Result<Vec<_>>>()
     });
     let Some(all) = all else { return };
@@ -100,8 +130,67 @@ fn agree(dtype: DType, tolerance: f64) {
 
 #[test]
 fn generated_kernels_compute_what_the_operators_of_the_cpu_do() {
-    agree(DType::F64, 1e-9);
-    agree(DType::F32, 1e-3);
+    agree(In::Capture, DType::F64, 1e-9);
+    agree(In::Capture, DType::F32, 1e-3);
+}
+
+#[test]
+fn scopes_compute_what_the_operators_of_the_cpu_do() {
+    agree(In::Scope, DType::F64, 1e-9);
+    agree(In::Scope, DType::F32, 1e-3);
+}
+
+#[test]
+fn a_scope_computes_what_its_host_reads_and_all_that_is_held() {
+    let mut host = Host::new();
+    let device = Device::Cuda(host.device.clone());
+    let x = Array::from_slice(&[1.0f64, -2.0, 3.0, 0.5], [4], &device).unwrap();
+    let work = || -> Result<_> {
+        let squares = ops::square(&x)?;
+        // Read before the scope ends, and again by what waits after it.
+        let seen = ops::add_scalar(&squares, 1.0)?.to_vec::<f64>()?;
+        Ok((ops::mul(&squares, &x)?, squares, seen))
+    };
+    let Some((cubes, squares, seen)) = scoped(&mut host, work) else { return };
+    assert_eq!(seen, [2.0, 5.0, 10.0, 1.25]);
+    assert_eq!(squares.to_vec::<f64>().unwrap(), [1.0, 4.0, 9.0, 0.25]);
+    assert_eq!(cubes.to_vec::<f64>().unwrap(), [1.0, -8.0, 27.0, 0.125]);
+}
+
+#[test]
+fn memory_that_is_let_go_in_a_scope_is_not_used_again_before_its_kernels_run() {
+    let mut host = Host::new();
+    let device = Device::Cuda(host.device.clone());
+    let start: Vec<f64> = (0..64).map(f64::from).collect();
+    // Each value waits for the sum of the one before, and nothing else holds that: without care the memory of one is that of the next.
+    let run = |device: &Device| {
+        let x = Array::from_slice(&start, [4, 16], device)?;
+        (0..40).try_fold(x, |x, step| {
+            let sums = ops::sum(&x, &[step % 2], true)?;
+            ops::add_scalar(&ops::add(&ops::mul_scalar(&x, 0.5)?, &ops::mul_scalar(&sums, 0.02)?)?, 0.5)
+        })
+    };
+    let Some(x) = scoped(&mut host, || run(&device)) else { return };
+    let expected = run(&Device::Cpu).unwrap().to_vec::<f64>().unwrap();
+    for (a, b) in x.to_vec::<f64>().unwrap().iter().zip(&expected) {
+        assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()), "{a} instead of {b}");
+    }
+}
+
+#[test]
+fn work_that_fails_or_panics_leaves_no_scope_behind() {
+    let host = Host::new();
+    let device = Device::Cuda(host.device.clone());
+    let x = Array::from_slice(&[3.0f64, 4.0], [2], &device).unwrap();
+    let fails = || {
+        host.device
+            .fused_now(|| ops::square(&x).and_then(|_| Array::zeros([0], DType::F64, &device)?.reshape([3])))
+    };
+    assert!(fails().is_err() && !host.device.records());
+    let panics = || host.device.fused_now(|| -> Result<()> { panic!("on purpose") });
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    assert!(!host.device.records());
+    assert_eq!(x.to_vec::<f64>().unwrap(), [3.0, 4.0]);
 }
 
 #[test]

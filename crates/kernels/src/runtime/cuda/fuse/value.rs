@@ -82,6 +82,14 @@ pub(crate) enum Function {
 }
 
 impl Function {
+    /// Whether it reads the lists of an index.
+    pub fn reads_lists(&self) -> bool {
+        matches!(
+            self,
+            Self::Select { .. } | Self::Difference { .. } | Self::SegmentSum { .. } | Self::NetInflow { .. }
+        )
+    }
+
     /// How many elements of an operand one element takes, on average.
     pub fn elements_read(&self) -> f64 {
         match *self {

@@ -24,6 +24,7 @@ pub(crate) const fn stored(dtype: DType) -> &'static str {
 }
 
 /// A kernel in CUDA C++.
+#[derive(Clone)]
 pub(crate) struct Code {
     /// The name of the kernel, and of the file in messages.
     pub name: String,
