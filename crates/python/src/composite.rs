@@ -2,7 +2,7 @@
 
 use crate::{
     errors::{Class, raised},
-    torch::{Here, Torch, View, apart, edges::Edges},
+    torch::{Fused, Here, Kind, Torch, View, apart, edges::Edges},
 };
 use gradewise_autograd::{
     BackwardOptions, Operation, Prepared, Tensor,
@@ -20,6 +20,8 @@ pub struct Composite {
     steps: Vec<Step>,
     /// What makes the heads of an attention of their result, whose gradients come group by group; it is not among the steps.
     groups: Option<Arc<SplitHeads>>,
+    /// What operators on elements are computed together on a GPU by, if they are.
+    fused: Option<Arc<Fused>>,
     /// How the operations see each input.
     views: Arc<[View]>,
     /// How the last operation's result is seen: its axes are put back.
@@ -89,15 +91,17 @@ impl Composite {
     /// Each step names an operation, its attributes as JSON, and its inputs by number: those of the whole come first, then the results of the
     /// steps. `edge_difference` and `concat_segment_mean` take the edges of each call instead of attributes. Views are "same", "reversed",
     /// "row", "list", "last" or "planes", one for each input and one for the result. With `groups` the last step is `split_heads`, and
-    /// its history takes a gradient for each group.
+    /// its history takes a gradient for each group. With `fused`, operators on elements are computed by kernels that are generated for several of
+    /// them, on a GPU: the same bits in fewer launches. That takes the host longer than the launches where the operators are few.
     #[new]
-    #[pyo3(signature = (steps, views, result, groups=false))]
+    #[pyo3(signature = (steps, views, result, groups=false, fused=false))]
     fn new(
         py: Python<'_>,
         mut steps: Vec<(String, String, Vec<usize>)>,
         views: Vec<View>,
         result: View,
         groups: bool,
+        fused: bool,
     ) -> PyResult<Self> {
         let fail = |error: gradewise_autograd::Error| raised(py, error);
         let inputs = views.len();
@@ -126,7 +130,8 @@ impl Composite {
             // A result that nothing reads goes with the step behind it.
             steps[reader.unwrap_or(result + 1)].last_read.push(result);
         }
-        Ok(Self { steps, groups, views: views.into(), result })
+        let fused = fused.then(Arc::default);
+        Ok(Self { steps, groups, fused, views: views.into(), result })
     }
 
     /// Whether these are ordinary tensors of PyTorch, of one dtype and on one device.
@@ -171,9 +176,11 @@ impl Composite {
         let edges = edges.map(|edges| edges.get());
         let is_recorded = needs.contains(&true);
         let records_now = is_recorded && !again;
+        let wanted: &[bool] = if records_now { &needs } else { &[] };
+        let kind = this.fused.as_deref().map(|fused| (fused, Kind::new(false, wanted, &borrowed)));
         let (output, leaves, given) = py
             .detach(|| {
-                here.run(|| {
+                here.run_as(kind, || {
                     let leaves: Vec<Tensor> =
                         in_order(borrowed, &this.views)?.into_iter().zip(&needs).map(leaf).collect();
                     let work = || this.run(&leaves, edges);
@@ -196,7 +203,8 @@ impl Composite {
             Output::Again { composite: slf.clone().unbind(), edges: kept_edges }
         };
         let (views, groups) = (Arc::clone(&this.views), this.groups.clone());
-        let record = || Record { output, leaves, views, result: this.result, groups };
+        let fused = this.fused.clone().map(|fused| (fused, needs));
+        let record = || Record { output, leaves, views, result: this.result, groups, fused };
         let history = || History { record: Mutex::new(Some(record())), addresses };
         Ok((tensor, is_recorded.then(history)))
     }
@@ -251,6 +259,8 @@ struct Record {
     result: View,
     /// What made the composite's result of the output.
     groups: Option<Arc<SplitHeads>>,
+    /// As its composite has it, with the inputs whose gradients are asked for.
+    fused: Option<(Arc<Fused>, Vec<bool>)>,
 }
 
 /// The history of one call of a [`Composite`].
@@ -311,11 +321,12 @@ impl History {
         let here: Here = torch.here(py, grads)?;
         let borrow = |grad| torch.borrow_as(&here, grad, record.leaves.len(), record.result);
         let mut seeds = grads.iter().map(borrow).collect::<PyResult<Vec<Array>>>()?;
-        let Record { output, leaves, views, groups, .. } = record;
+        let Record { output, leaves, views, groups, fused, .. } = record;
         if groups.is_none() && seeds.len() != 1 {
             let message = format!("{} gradients of a composite's result, expected 1", seeds.len());
             return Err(Class::Argument.exception(py, &message));
         }
+        let kind = fused.as_ref().map(|(fused, needs)| (&**fused, Kind::new(true, needs, &seeds)));
         let work = || {
             let computed;
             let output = match output {
@@ -350,7 +361,7 @@ impl History {
             let arrays = apart(in_order(turned.collect::<gradewise_kernels::Result<Vec<_>>>()?, &shown)?)?;
             Ok::<_, gradewise_autograd::Error>((places, arrays))
         };
-        let (places, arrays) = py.detach(|| here.run(work)).map_err(|error| raised(py, error))?;
+        let (places, arrays) = py.detach(|| here.run_as(kind, work)).map_err(|error| raised(py, error))?;
         let is_turned = |place: usize| views[place] == View::Reversed;
         let shown = arrays
             .iter()

@@ -118,7 +118,12 @@ class Edges:
 @final
 class Composite:
     def __new__(
-        cls, steps: Sequence[tuple[str, str, list[int]]], views: Sequence[str], result: str, groups: bool = False
+        cls,
+        steps: Sequence[tuple[str, str, list[int]]],
+        views: Sequence[str],
+        result: str,
+        groups: bool = False,
+        fused: bool = False,
     ) -> Composite: ...
     def admits(self, inputs: Sequence[Any]) -> bool: ...
     def forward(

@@ -44,9 +44,11 @@ def composite(
     result: str,
     ordinary: Callable[[Sequence[Tensor], Any], Tensor],
     groups: bool = False,
+    fused: bool = False,
 ) -> Composite:
     """A composite with one of the views of ``_core.Composite`` for each input, and for the result. ``ordinary`` computes the same by nodes of
-    PyTorch, for inputs and ends of edges. With ``groups`` the last step is ``split_heads``, and what :func:`run` gives are its groups."""
+    PyTorch, for inputs and ends of edges. With ``groups`` the last step is ``split_heads``, and what :func:`run` gives are its groups. With ``fused``
+    operators on elements are computed together, on a GPU, for which it takes some of them."""
 
     def second(inputs: Sequence[Tensor], _: Tensor, grad: Tensor, needs: Sequence[bool], ends: Any) -> Gradients:
         # Each input by a name of its own: one may have been computed from another.
@@ -57,7 +59,7 @@ def composite(
         return [next(found) if need else None for need in needs]
 
     # Composites end with a block, or with features of nodes beside the residual.
-    return Composite(_core.Composite(list(steps), list(views), result, groups), second, False, groups)
+    return Composite(_core.Composite(list(steps), list(views), result, groups, fused), second, False, groups)
 
 
 is_grad_enabled = torch.is_grad_enabled

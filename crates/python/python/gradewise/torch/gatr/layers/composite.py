@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any, Optional, Union
 
 import torch
@@ -38,6 +39,7 @@ from gradewise.torch.gatr.layers.geometric import (
     _POINT,
     _WEIGHT,
     GeometricAttention,
+    Heads,
     divided_by_square,
     matrices,
     weighed_matrices,
@@ -120,8 +122,8 @@ def _mlp_of(module: nn.Module, mv: int, s: int, reader: Reader) -> tuple[_Layer,
     return tuple(layers)
 
 
-def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
-    """The block, and the parameters of the part before the attention and of that behind it."""
+def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named, Optional[Tensor]]:
+    """The block, the parameters of the part before the attention and of that behind it, and the attention's own if the block has an epsilon."""
     attention = block.attention
     if not is_own(attention, SelfAttention) or not _is_off(attention.dropout):
         raise Differs
@@ -142,11 +144,11 @@ def _read(block: nn.Module, mv: int, s: int) -> tuple[_Block, Named, Named]:
     if (out.out, out.scalars) != (mv, s):
         raise Differs
     epsilon = _epsilon_of(attention)
-    if epsilon is not None:
-        weights = parameter(attention, "attention.log_weights")
-        first.take(None if weights is None else (weights, [("log_weights", weights)]), "attention.attention")
+    weights = None if epsilon is None else parameter(attention, "attention.log_weights")
+    if epsilon is not None and weights is None:
+        raise Differs
     made = _Block(mv, s, norm, linears, out, mlp, (config.num_heads, *of_head), epsilon)
-    return made, first.named, second.named
+    return made, first.named, second.named, weights
 
 
 def _epsilon_of(attention: nn.Module) -> Optional[float]:
@@ -232,37 +234,66 @@ def _part(axis: int, start: int, end: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def _before(block: _Block, items: tuple[int, int], names: tuple[str, ...]) -> Composite:
-    """Norm and maps: queries, keys and values of features and the parameters of these names. As matrices of heads, one behind the other, if
-    the block has an epsilon; otherwise as features, those of several maps one below the other."""
+def _before(block: _Block, names: tuple[str, ...]) -> Composite:
+    """Norm and maps of features and the parameters of these names: the features of each map, one below the other."""
     steps = Steps(1, len(names), PROJECTIVE)
     x = steps.norm(0, block.mv, block.norm)
     made = [steps.linear(x, linear) for linear in block.qkv]
-    if block.epsilon is not None:
-        rows, (heads, mv, _) = _Rows(steps, block, items), block.heads
-        others = heads if len(made) == 1 else 1
-        groups = (
-            [(made[0], n, 3, heads) for n in range(3)]
-            if len(made) == 1
-            else [(x, 0, 1, count) for x, count in zip(made, (heads, 1, 1))]
-        )
-        (q, q_s), (k, k_s), (v, v_s) = (rows.group(*group) for group in groups)
-        weights = steps.add("exp", None, [steps.add("reshape", {"shape": [heads, mv]}, steps.parameters(1))])
-        weights = steps.add("reshape", {"shape": [mv, heads, 1]}, [steps.add("transpose", {"axes": [0, 1]}, [weights])])
-        made = [
-            rows.flat(rows.features(q, weights, True), 12, q_s, heads),
-            rows.flat(rows.features(k, None, False), 12, k_s, others),
-            rows.flat(v, 16, v_s, others),
-        ]
     if len(made) > 1:
         steps.add("concat", {"axis": 0}, made)
 
     def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
         module, shape = ends
-        part = _Before(module) if block.epsilon is None else _BeforeOfHeads(module)
-        return functional_call(part, Part.named(names, inputs[1:]), (inputs[0], shape))
+        return functional_call(_Before(module), Part.named(names, inputs[1:]), (inputs[0], shape))
 
     return composite(steps.made, ["same"] * (1 + len(names)), "same", ordinary)
+
+
+@lru_cache(maxsize=256)
+def _heads(block: _Block, items: tuple[int, int]) -> Composite:
+    """Queries, keys and values as matrices of heads, one behind the other, of the features of maps and the logarithms of weights."""
+    assert block.epsilon is not None, "distances have a normalizer"
+    steps = Steps(2, 0, PROJECTIVE)
+    rows, (heads, mv, _) = _Rows(steps, block, items), block.heads
+    if len(block.qkv) == 1:
+        groups, others = [(0, n, 3, heads) for n in range(3)], heads
+    else:
+        ends = list(accumulate(_heights(block), initial=0))
+        parts = [steps.add("slice", _part(0, start, end), [0]) for start, end in zip(ends, ends[1:])]
+        groups, others = [(x, 0, 1, count) for x, count in zip(parts, (heads, 1, 1))], 1
+    (q, q_s), (k, k_s), (v, v_s) = (rows.group(*group) for group in groups)
+    weights = steps.add("exp", None, [steps.add("reshape", {"shape": [heads, mv]}, [1])])
+    weights = steps.add("reshape", {"shape": [mv, heads, 1]}, [steps.add("transpose", {"axes": [0, 1]}, [weights])])
+    made = [
+        rows.flat(rows.features(q, weights, True), 12, q_s, heads),
+        rows.flat(rows.features(k, None, False), 12, k_s, others),
+        rows.flat(v, 16, v_s, others),
+    ]
+    steps.add("concat", {"axis": 0}, made)
+
+    def ordinary(inputs: Sequence[Tensor], ends: Any) -> Tensor:
+        module, shape = ends
+        lengths = [batch(shape, {})] * 2
+        normalizer = module.attention.attention.normalizer
+        parts = matrices(*_taken_apart(block, inputs[0], shape), lengths, normalizer, weights_of(inputs[1]))
+        return torch.cat([part.flatten() for part in parts])
+
+    return composite(steps.made, ["same"] * 2, "same", ordinary, fused=True)
+
+
+def _heights(block: _Block) -> list[int]:
+    """The lines of the features of each map."""
+    return [linear.scalars + PROJECTIVE.size * linear.out for linear in block.qkv]
+
+
+def _taken_apart(block: _Block, maps: Tensor, shape: tuple[int, ...]) -> Sequence[Heads]:
+    """Queries, keys and values of the features of maps, one below the other."""
+    heads, mv, scalars = block.heads
+    parts = zip(maps.split(_heights(block)), block.qkv)
+    made = [Features.of_whole(part, linear.out, shape, PROJECTIVE) for part, linear in parts]
+    if len(made) == 1:
+        return split(made[0], 3, mv, scalars, heads)
+    return [split(part, 1, mv, scalars, count)[0] for part, count in zip(made, (heads, 1, 1))]
 
 
 @lru_cache(maxsize=1)
@@ -275,10 +306,11 @@ def _join() -> str:
 
 @lru_cache(maxsize=256)
 def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
-    """The map of the attention's result, the residual, and the perceptron with its own, of the attention's features, those of the block, the
-    reference of joins and parameters."""
+    """The map of the attention's result, the residual, and the perceptron with its own, of the attention's features, or of its heads if the
+    block has an epsilon, the features of the block, the reference of joins and parameters."""
     steps = Steps(3, len(names), PROJECTIVE)
-    residual = steps.add("add", None, [1, steps.linear(0, block.out)])
+    attended = 0 if block.epsilon is None else steps.merge(0, *block.heads[1:])
+    residual = steps.add("add", None, [1, steps.linear(attended, block.out)])
     x, mv, s = steps.norm(residual, block.mv, block.norm), block.mv, block.s
     for layer in block.mlp:
         if isinstance(layer, Linear):
@@ -300,7 +332,7 @@ def _behind(block: _Block, rows: int, names: tuple[str, ...]) -> Composite:
         module, shape = ends
         return functional_call(_Behind(module), Part.named(names, inputs[3:]), (*inputs[:3], shape))
 
-    return composite(steps.made, ["same"] * (3 + len(names)), "same", ordinary)
+    return composite(steps.made, ["same"] * (3 + len(names)), "same", ordinary, fused=True)
 
 
 def _features(block: nn.Module, whole: Tensor, shape: tuple[int, ...]) -> Features:
@@ -316,22 +348,14 @@ class _Before(Part):
         return torch.cat([run_layer(linear, EquiLinear, x).whole() for linear in linears])
 
 
-class _BeforeOfHeads(Part):
-    def forward(self, whole: Tensor, shape: tuple[int, ...]) -> Tensor:
-        block, attention = self.block, self.block.attention
-        x = run_layer(block.norm, EquiLayerNorm, _features(block, whole, shape))
-        heads = attention.qkv_module._project(x, None)
-        geometric = attention.attention
-        lengths = [batch(shape, {})] * 2
-        parts = matrices(*heads, lengths, geometric.normalizer, weights_of(geometric.log_weights))
-        return torch.cat([part.flatten() for part in parts])
-
-
 class _Behind(Part):
     def forward(self, attended: Tensor, whole: Tensor, reference: Tensor, shape: tuple[int, ...]) -> Tensor:
         block, x = self.block, _features(self.block, whole, shape)
         channels = block.attention.out_linear.weight.shape[1]
-        h = Features.of_whole(attended, channels, shape, PROJECTIVE)
+        if attended.dim() > 2:
+            h = x.with_(*planes_of_heads(attended, PROJECTIVE.size, channels // attended.shape[1]))
+        else:
+            h = Features.of_whole(attended, channels, shape, PROJECTIVE)
         x = x + run_layer(block.attention.out_linear, EquiLinear, h)
         # The one component of the reference that joins read.
         wide = torch.nn.functional.pad(reference.t().reshape(*shape, -1)[..., None], (14, 1))
@@ -351,7 +375,7 @@ def block_of(
     if len(items) != 2:
         return None
     try:
-        block, first, second = _read(module, *x.channels)
+        block, first, second, weights = _read(module, *x.channels)
     except Differs:
         return None
     if mask is not None and not isinstance(mask, Tensor):
@@ -360,30 +384,27 @@ def block_of(
     factor = reference_rows(reference, x, module.mlp.layers[0].linear_left.weight.shape[0])
     factor = factor.to(whole.dtype).contiguous()
     first_inputs, second_inputs = [whole, *(p for _, p in first)], [p for _, p in second]
-    if not is_plain([*first_inputs, factor, *second_inputs]):
+    others = [] if weights is None else [weights]
+    if not is_plain([*first_inputs, *others, factor, *second_inputs]):
         return None
-    before = _before(block, items, tuple(name for name, _ in first))
+    before = _before(block, tuple(name for name, _ in first))
     behind = _behind(block, x.mv.shape[2], tuple(name for name, _ in second))
     if not before.native.admits(first_inputs) or not behind.native.admits([whole, whole, factor, *second_inputs]):
         return None
     ends = module, x.shape
-    y = run(before, first_inputs, ends)
-    heads, mv, scalars = block.heads
-    if block.epsilon is not None:
+    maps = run(before, first_inputs, ends)
+    if weights is not None:
+        made = _heads(block, items)
+        if not made.native.admits([maps, weights]):
+            return None
+        heads, mv, scalars = block.heads
         counts = (heads, heads, heads) if len(block.qkv) == 1 else (heads, 1, 1)
         shapes = [(*items, count, planes * mv + scalars) for count, planes in zip(counts, (12, 12, 16))]
-        parts = y.split([math.prod(shape) for shape in shapes])
+        # Computed again by the backward pass, which takes less memory and no longer.
+        parts = run(made, [maps, weights], ends, again=True).split([math.prod(shape) for shape in shapes])
         a, b, c = (part.view(sets, n, length, w) for part, (sets, length, n, w) in zip(parts, shapes))
-        planes, s = planes_of_heads(weighed_matrices(a, b, c, x.shape, mask), x.blades.size, mv)
-        h = x.with_(planes, s if s.shape[0] else None).whole()
+        attended = weighed_matrices(a, b, c, x.shape, mask)
     else:
-        heights = [linear.scalars + x.blades.size * linear.out for linear in block.qkv]
-        parts = zip(y.split(heights), block.qkv)
-        made = [Features.of_whole(part, linear.out, x.shape, x.blades) for part, linear in parts]
-        if len(made) == 1:
-            q, k, v = split(made[0], 3, mv, scalars, heads)
-        else:
-            q, k, v = (split(part, 1, mv, scalars, count)[0] for part, count in zip(made, (heads, 1, 1)))
-        h = module.attention._attend(q, k, v, x, mask).whole()
-    result = run(behind, [h, whole, factor, *second_inputs], ends)
+        attended = module.attention._attend(*_taken_apart(block, maps, x.shape), x, mask).whole()
+    result = run(behind, [attended, whole, factor, *second_inputs], ends)
     return Features.of_whole(result, block.mv, x.shape, x.blades)
