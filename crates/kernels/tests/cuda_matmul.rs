@@ -45,6 +45,12 @@ fn operands_that_start_anywhere_and_batches_that_broadcast() {
         let pair =
             Pair { tested: product(&a.tested, &b.tested), reference: product(&a.reference, &b.reference) };
         close(&pair, tolerance(dtype), context);
+        // Which batches meet is on the device after the first product: a capture holds no copies from the host.
+        if let Device::Cuda(device) = device {
+            let (again, graph) = device.capture(|| Ok(product(&a.tested, &b.tested))).unwrap();
+            graph.replay().unwrap();
+            assert_eq!(again.to_f64_vec().unwrap(), pair.tested.to_f64_vec().unwrap(), "{context}");
+        }
     });
 }
 

@@ -14,6 +14,7 @@ use crate::{
 };
 use gradewise_core::Shape;
 use gradewise_ffi::sys::function_attribute;
+use std::sync::Arc;
 
 /// The kernel's parameter.
 #[repr(C)]
@@ -283,11 +284,11 @@ pub(super) fn product(
         left
     };
     let count = left.starts.len();
-    let index = |matrices: &Matrices| -> Result<Option<Words>> {
+    let index = |matrices: &Matrices| -> Result<Option<Arc<Words>>> {
         let size = (matrices.rows * matrices.columns).max(1);
         let numbers: Vec<u32> = matrices.starts.iter().map(|start| (start / size) as u32).collect();
         let plain = numbers.iter().enumerate().all(|(position, &number)| position == number as usize);
-        if plain { Ok(None) } else { Words::new(device, NAME, &numbers).map(Some) }
+        if plain { Ok(None) } else { Words::kept(device, NAME, &numbers).map(Some) }
     };
     let (a_index, b_index) = (index(left)?, index(right)?);
     let operand = |matrices: &Matrices| Operand {
@@ -303,8 +304,8 @@ pub(super) fn product(
         dtype,
         sizes: Sizes { m, n, k },
         count,
-        a: Operand { index: a_index.as_ref(), ..operand(left) },
-        b: Operand { index: b_index.as_ref(), ..operand(right) },
+        a: Operand { index: a_index.as_deref(), ..operand(left) },
+        b: Operand { index: b_index.as_deref(), ..operand(right) },
         starts: None,
         segments: 1,
         bias: None,
