@@ -29,8 +29,10 @@ __all__ = [
     "CEMLP",
     "EGCL",
     "ConditionalLGATr",
+    "ConditionalLGATrSlim",
     "FullyConnectedSteerableGeometricProductLayer",
     "LGATr",
+    "LGATrSlim",
     "MVLayerNorm",
     "MVLinear",
     "MVSiLU",
@@ -227,6 +229,16 @@ class LGATr(Transformer):
 class ConditionalLGATr(Transformer):
     __doc__ = lgatr.ConditionalLGATr.__doc__
     kind = lgatr.ConditionalLGATr
+
+
+class LGATrSlim(Transformer):
+    __doc__ = lgatr.LGATrSlim.__doc__
+    kind = lgatr.LGATrSlim
+
+
+class ConditionalLGATrSlim(Transformer):
+    __doc__ = lgatr.ConditionalLGATrSlim.__doc__
+    kind = lgatr.ConditionalLGATrSlim
 
 
 M = TypeVar("M", bound=eqx.Module)

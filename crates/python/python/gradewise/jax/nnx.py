@@ -26,8 +26,10 @@ __all__ = [
     "CEMLP",
     "EGCL",
     "ConditionalLGATr",
+    "ConditionalLGATrSlim",
     "FullyConnectedSteerableGeometricProductLayer",
     "LGATr",
+    "LGATrSlim",
     "MVLayerNorm",
     "MVLinear",
     "MVSiLU",
@@ -180,6 +182,18 @@ def _told(held: Any) -> Any:
     return held if isinstance(held, definition.Constant) else [_told(part) for part in held]
 
 
+def _set(held: Any, tree: Any) -> None:
+    """Gives what :func:`_held` made other values."""
+    if isinstance(held, nnx.Variable):
+        held.set_value(tree) if hasattr(held, "set_value") else setattr(held, "value", tree)
+        return
+    for name, part in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
+        if isinstance(part, definition.Constant):
+            setattr(held, name, part)
+        else:
+            _set(getattr(held, name) if isinstance(tree, Mapping) else held[name], part)
+
+
 class Transformer(nnx.Module):
     """A transformer with its parameters.
 
@@ -210,6 +224,16 @@ class ConditionalLGATr(Transformer):
     kind = lgatr.ConditionalLGATr
 
 
+class LGATrSlim(Transformer):
+    __doc__ = lgatr.LGATrSlim.__doc__
+    kind = lgatr.LGATrSlim
+
+
+class ConditionalLGATrSlim(Transformer):
+    __doc__ = lgatr.ConditionalLGATrSlim.__doc__
+    kind = lgatr.ConditionalLGATrSlim
+
+
 M = TypeVar("M", bound=nnx.Module)
 
 
@@ -224,7 +248,7 @@ def load(module: M, state: Mapping[str, Any]) -> M:
         CheckpointError: names or shapes are others, or the checkpoint's tables are those of another algebra.
     """
     if isinstance(module, Transformer):
-        module.parameters = Parameters(definition.load(_told(module.parameters), state))
+        _set(module.parameters, definition.load(_told(module.parameters), state))
         return module
     parameters = nnx.to_flat_state(nnx.state(module, nnx.Param))
     own = {".".join(map(str, path)): parameter for path, parameter in parameters}

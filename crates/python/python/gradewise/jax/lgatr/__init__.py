@@ -46,10 +46,12 @@ from gradewise.jax.lgatr.primitives import (
     reverse,
     sdp_attention,
 )
+from gradewise.jax.lgatr.slim import ConditionalLGATrSlim, LGATrSlim
 
 __all__ = [
     "ConditionalLGATr",
     "ConditionalLGATrBlock",
+    "ConditionalLGATrSlim",
     "CrossAttention",
     "CrossAttentionConfig",
     "EquiLayerNorm",
@@ -59,6 +61,7 @@ __all__ = [
     "GradeDropout",
     "LGATr",
     "LGATrBlock",
+    "LGATrSlim",
     "MLPConfig",
     "PrimitivesConfig",
     "ScalarGatedNonlinearity",

@@ -173,7 +173,7 @@ def geometric_attention(
     """Attention by inner products, minus squared distances of points, and products of scalars.
 
     Args:
-        q_mv: queries ``[..., heads, items, channels, 16]``.
+        q_mv: queries ``[..., heads, items, channels, 16]``; all without heads for one.
         k_mv: keys ``[..., heads or 1, other items, channels, 16]``.
         v_mv: values as keys.
         q_s: ``[..., heads, items, channels]``.

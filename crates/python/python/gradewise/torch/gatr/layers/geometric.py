@@ -144,7 +144,11 @@ def attend(
     weights: Optional[Tensor],
     mask: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of published heads; see :class:`GeometricAttention`."""
+    """Attention of published heads; see :class:`GeometricAttention`. Items without heads are those of one."""
+    if q_mv.dim() == 3:
+        one = [x[None] for x in (q_mv, k_mv, v_mv, q_s, k_s, v_s)]
+        mv, s = attend(*one, normalizer, weights, mask)
+        return mv[0], s[0]
     q, k, v = (heads_of(mv, s) for mv, s in ((q_mv, q_s), (k_mv, k_s), (v_mv, v_s)))
     shapes = tuple((*mv.shape[:-4], mv.shape[-3]) for mv in (q_mv, k_mv))
     h = weighed(q, k, v, shapes, normalizer, weights, mask)
