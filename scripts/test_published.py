@@ -86,9 +86,11 @@ def reasons(package: str) -> dict[str, str]:
         return {"test_autocast.py": "the private state of lgatr.utils.autocast"}
     found = {}
     if sys.modules["xformers"].__spec__ is None:
-        found["test_cross_attention.py::test_cross_attention"] = "xformers"
+        for name in ("test_cross_attention.py::test_cross_attention", "test_attention.py::test_geometric_cross_attention"):
+            found[name] = "xformers"
     if not torch.cuda.is_available():
         found["test_gatr_block.py::test_gatr_block_autocast"] = "a GPU"
+        found["test_attention.py::test_geometric_cross_attention"] = "a GPU"
     return found
 
 

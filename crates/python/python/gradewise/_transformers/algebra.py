@@ -129,3 +129,14 @@ SPACETIME = Tables((1.0, -1.0, -1.0, -1.0), joining=15, from_the_left=False, is_
 
 PROJECTIVE = Tables((0.0, 1.0, 1.0, 1.0), joining=1, from_the_left=True, is_normalized=True)
 """Cl(3,0,1), of GATr, with the generator that squares to 0 first."""
+
+JOIN_SIGNS = (-1, 1, -1, 1, -1)
+"""What the published join has of each grade of the regressive product: it is dual(dual(x) ∧ dual(y)), with the dual once more in the place
+of its inverse, and the pseudoscalar with the other sign."""
+
+DUAL_SIGNS = (1, -1, 1, -1, 1, 1, -1, 1, 1, -1, 1, -1, 1, -1, 1, 1)
+"""The signs of duals in the projective algebra. A blade's dual is what it lacks to the pseudoscalar, with the sign by which their outer
+product is that of the first of both in the published order."""
+
+POINT_WEIGHT = 14
+"""The projective blade e123: of points it is their weight, and of a reference it turns with reflections, as the join does not."""

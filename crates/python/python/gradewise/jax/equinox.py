@@ -21,16 +21,18 @@ except ImportError as error:
     raise MissingPackageError("gradewise.jax.equinox needs Equinox: pip install equinox") from error
 
 from gradewise.jax import _layers as maps
-from gradewise.jax import lgatr
+from gradewise.jax import gatr, lgatr
 from gradewise.jax._layers import Space
 from gradewise.jax._transformers import definition
 
 __all__ = [
+    "AxialGATr",
     "CEMLP",
     "EGCL",
     "ConditionalLGATr",
     "ConditionalLGATrSlim",
     "FullyConnectedSteerableGeometricProductLayer",
+    "GATr",
     "LGATr",
     "LGATrSlim",
     "MVLayerNorm",
@@ -239,6 +241,16 @@ class LGATrSlim(Transformer):
 class ConditionalLGATrSlim(Transformer):
     __doc__ = lgatr.ConditionalLGATrSlim.__doc__
     kind = lgatr.ConditionalLGATrSlim
+
+
+class GATr(Transformer):
+    __doc__ = gatr.GATr.__doc__
+    kind = gatr.GATr
+
+
+class AxialGATr(Transformer):
+    __doc__ = gatr.AxialGATr.__doc__
+    kind = gatr.AxialGATr
 
 
 M = TypeVar("M", bound=eqx.Module)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from gradewise.torch._transformers.features import Features, Layer
 from gradewise.torch._transformers.precision import island
 from gradewise.torch.gatr.config import SelfAttentionConfig
 
-Normalizer = Callable[[Tensor], Tensor]
+Normalizer = Callable[[Tensor], Union[Tensor, float]]
 """What points are multiplied by, for their weights."""
 
 Heads = tuple[Tensor, Optional[Tensor]]
@@ -38,7 +38,9 @@ def distances(mv: Tensor, normalizer: Normalizer, is_query: bool) -> Tensor:
     """
     weight = mv[_WEIGHT]
     with island() as wide:
-        scale = normalizer(wide(weight)).to(weight.dtype)
+        scale = normalizer(wide(weight))
+    if isinstance(scale, Tensor):
+        scale = scale.to(weight.dtype)
     point = torch.stack([mv[plane] for plane in _POINT]) * scale
     weight = weight * scale
     square, own = point.square().sum(0), weight.square()
