@@ -7,9 +7,10 @@ and tensors, which ``init`` draws and a call takes first.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Optional, TypeVar
 
 import jax
@@ -47,25 +48,38 @@ class Constant:
 
 
 class Draws:
-    """What initial values are drawn from.
+    """What initial values are drawn from: one array of random numbers, so that drawing is one small program.
 
     Args:
-        key: of the random numbers.
         dtype: of the parameters.
+        pool: numbers between -1 and 1, as many as are drawn; without, zeros are drawn and counted.
     """
 
-    def __init__(self, key: Array, dtype: Any) -> None:
-        self._key = key
-        self.dtype = jnp.dtype(jnp.float32 if dtype is None else dtype)
+    def __init__(self, dtype: Any, pool: Optional[Array] = None) -> None:
+        self.dtype, self.count, self._pool = dtype, 0, pool
 
     def uniform(self, shape: Sequence[int], bound: float, center: float = 0.0) -> Array:
         """Values between ``center - bound`` and ``center + bound``."""
-        self._key, own = jax.random.split(self._key)
-        return jax.random.uniform(own, tuple(shape), self.dtype, center - bound, center + bound)
+        first, self.count = self.count, self.count + math.prod(shape)
+        if self._pool is None:
+            return jnp.zeros(tuple(shape), self.dtype)
+        return center + bound * self._pool[first : self.count].reshape(tuple(shape))
 
     def filled(self, shape: Sequence[int], value: float) -> Array:
         """One value."""
         return jnp.full(tuple(shape), value, self.dtype)
+
+
+@lru_cache(maxsize=256)
+def _drawing(definition: Definition, dtype: Any) -> Callable[[Array], Parameters]:
+    counted = Draws(dtype)
+    jax.eval_shape(lambda: definition._parameters(counted))
+
+    def draw(key: Array) -> Parameters:
+        pool = jax.random.uniform(key, (counted.count,), dtype, -1.0, 1.0)
+        return definition._parameters(Draws(dtype, pool))
+
+    return jax.jit(draw)
 
 
 class Definition:
@@ -91,7 +105,7 @@ class Definition:
 
     def init(self, key: Array, dtype: Any = None) -> Parameters:
         """Parameters with initial values, float32 unless ``dtype`` says otherwise."""
-        return self._parameters(Draws(key, dtype))
+        return _drawing(self, jnp.dtype(jnp.float32 if dtype is None else dtype))(key)
 
     def _parameters(self, draws: Draws) -> Parameters:
         raise NotImplementedError
