@@ -86,7 +86,10 @@ def reasons(package: str) -> dict[str, str]:
         return {"test_autocast.py": "the private state of lgatr.utils.autocast"}
     found = {}
     if sys.modules["xformers"].__spec__ is None:
-        for name in ("test_cross_attention.py::test_cross_attention", "test_attention.py::test_geometric_cross_attention"):
+        for name in (
+            "test_cross_attention.py::test_cross_attention",
+            "test_attention.py::test_geometric_cross_attention",
+        ):
             found[name] = "xformers"
     if not torch.cuda.is_available():
         found["test_gatr_block.py::test_gatr_block_autocast"] = "a GPU"
@@ -135,7 +138,9 @@ def main(arguments: list[str]) -> int:
     checkout = Path(arguments[0]).resolve()
     package = next((name for name in PACKAGES if (checkout / name).is_dir() and (checkout / "tests").is_dir()), None)
     if package is None:
-        print(f"{checkout}: expected a checkout with tests/ and {' or '.join(f'{n}/' for n in PACKAGES)}", file=sys.stderr)
+        print(
+            f"{checkout}: expected a checkout with tests/ and {' or '.join(f'{n}/' for n in PACKAGES)}", file=sys.stderr
+        )
         return 2
     os.chdir(checkout)
     sys.path.insert(0, str(checkout))
@@ -146,7 +151,9 @@ def main(arguments: list[str]) -> int:
     replaced, kept = replace(package)
     print(f"gradewise's: {', '.join(replaced)}\nthe published: {', '.join(kept)}")
     # The helpers of the tests stay as they are: they are what the modules are compared with.
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", *arguments[1:], "tests"], plugins=[Suite(reasons(package))]))
+    return int(
+        pytest.main(["-q", "-p", "no:cacheprovider", *arguments[1:], "tests"], plugins=[Suite(reasons(package))])
+    )
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, wraps
-from typing import Any, Optional, TypeVar
+from functools import wraps
+from typing import Any, Optional, TypeVar, Union
 
 import jax
 import jax.numpy as jnp
@@ -48,38 +48,33 @@ class Constant:
 
 
 class Draws:
-    """What initial values are drawn from: one array of random numbers, so that drawing is one small program.
+    """What initial values are drawn from: one array of random numbers, so that drawing compiles no program for each shape.
 
     Args:
         dtype: of the parameters.
-        pool: numbers between -1 and 1, as many as are drawn; without, zeros are drawn and counted.
+        pool: numbers between -1 and 1, as many as are drawn, an array of NumPy or one that JAX traces; without, zeros are drawn and counted.
     """
 
-    def __init__(self, dtype: Any, pool: Optional[Array] = None) -> None:
+    def __init__(self, dtype: Any, pool: Optional[Union[np.ndarray, Array]] = None) -> None:
         self.dtype, self.count, self._pool = dtype, 0, pool
 
-    def uniform(self, shape: Sequence[int], bound: float, center: float = 0.0) -> Array:
+    def uniform(self, shape: Sequence[int], bound: float, center: float = 0.0) -> Any:
         """Values between ``center - bound`` and ``center + bound``."""
         first, self.count = self.count, self.count + math.prod(shape)
         if self._pool is None:
-            return jnp.zeros(tuple(shape), self.dtype)
-        return center + bound * self._pool[first : self.count].reshape(tuple(shape))
+            return self.filled(shape, 0.0)
+        return self._pool[first : self.count].reshape(tuple(shape)) * bound + center
 
-    def filled(self, shape: Sequence[int], value: float) -> Array:
+    def filled(self, shape: Sequence[int], value: float) -> np.ndarray:
         """One value."""
-        return jnp.full(tuple(shape), value, self.dtype)
+        return np.full(tuple(shape), value, self.dtype)
 
-
-@lru_cache(maxsize=256)
-def _drawing(definition: Definition, dtype: Any) -> Callable[[Array], Parameters]:
-    counted = Draws(dtype)
-    jax.eval_shape(lambda: definition._parameters(counted))
-
-    def draw(key: Array) -> Parameters:
-        pool = jax.random.uniform(key, (counted.count,), dtype, -1.0, 1.0)
-        return definition._parameters(Draws(dtype, pool))
-
-    return jax.jit(draw)
+    def with_coefficient(self, weight: Any, coefficient: int, values: Any) -> Any:
+        """A weight with other values at one of its last indices."""
+        if isinstance(values, jax.core.Tracer):
+            return jnp.asarray(weight).at[..., coefficient].set(values)
+        weight[..., coefficient] = values
+        return weight
 
 
 class Definition:
@@ -105,7 +100,12 @@ class Definition:
 
     def init(self, key: Array, dtype: Any = None) -> Parameters:
         """Parameters with initial values, float32 unless ``dtype`` says otherwise."""
-        return _drawing(self, jnp.dtype(jnp.float32 if dtype is None else dtype))(key)
+        dtype = jnp.dtype(jnp.float32 if dtype is None else dtype)
+        counted = Draws(dtype)
+        self._parameters(counted)
+        pool = jax.random.uniform(key, (counted.count,), dtype, -1.0, 1.0)
+        drawn = self._parameters(Draws(dtype, pool if isinstance(pool, jax.core.Tracer) else np.asarray(pool)))
+        return jax.tree.map(lambda values: jnp.asarray(values, dtype), drawn)
 
     def _parameters(self, draws: Draws) -> Parameters:
         raise NotImplementedError
@@ -151,7 +151,7 @@ def load(parameters: Parameters, state: Mapping[str, Any]) -> Parameters:
     """Parameters with the values of a published checkpoint.
 
     Args:
-        parameters: as ``init`` gives them; they stay as they are.
+        parameters: as ``init`` gives them, or their shapes, as ``jax.eval_shape`` gives them; they stay as they are.
         state: ``state_dict()`` of the published module or of ``gradewise.torch``, or arrays by these names, as ``safetensors.numpy`` reads
             them.
 

@@ -65,7 +65,8 @@ class LinearMap(Definition):
             drawn = before.shape if draw.coefficient is None else before.shape[:-1]
             values = made.uniform(drawn, draw.bound, draw.center)
             if draw.is_kept:
-                group[name] = values if draw.coefficient is None else before.at[..., draw.coefficient].set(values)
+                one = draw.coefficient
+                group[name] = values if one is None else made.with_coefficient(before, one, values)
         return parameters
 
     def run(self, p: Parameters, x: Features) -> Features:

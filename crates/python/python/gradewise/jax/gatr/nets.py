@@ -161,9 +161,7 @@ class GATr(_Stack):
     ) -> None:
         parts = tuple(checkpoint or ())
         if not set(parts) <= {"block", "mlp", "attention"} or ("block" in parts and len(parts) > 1):
-            raise ArgumentError(
-                f"GATr: checkpoint {list(parts)}, expected ['block'], or some of 'mlp' and 'attention'"
-            )
+            raise ArgumentError(f"GATr: checkpoint {list(parts)}, expected ['block'], or some of 'mlp' and 'attention'")
         self._again = "block" in parts
         attention = replace(
             SelfAttentionConfig.cast(attention),

@@ -41,7 +41,12 @@ class Layer(Definition):
 
     @exact
     def __call__(
-        self, parameters: Parameters, multivectors: Array, scalars: Optional[Array] = None, *, key: Optional[Array] = None
+        self,
+        parameters: Parameters,
+        multivectors: Array,
+        scalars: Optional[Array] = None,
+        *,
+        key: Optional[Array] = None,
     ) -> Pair:
         """Multivectors ``[..., out, 16]`` and scalars ``[..., out]``, None if there are none.
 

@@ -118,9 +118,7 @@ class ConditionalLGATrBlock(_Parts):
             "norm1": norm(),
             "norm2": norm(),
             "norm3": norm(),
-            "norm_cond": EquiLayerNorm(
-                mv_channels_cond, s_channels_cond, elementwise_affine=norm_elementwise_affine
-            ),
+            "norm_cond": EquiLayerNorm(mv_channels_cond, s_channels_cond, elementwise_affine=norm_elementwise_affine),
             "attention": SelfAttention(_attention(attention, mv_channels, s_channels, dropout_prob), primitives),
             "crossattention": CrossAttention(cross, primitives),
             "mlp": GeoMLP(_mlp(mlp, mv_channels, s_channels, dropout_prob), primitives),
