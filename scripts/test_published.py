@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 PACKAGES = {
     "lgatr": ("", ".primitives", ".layers", ".nets", ".interface", ".config"),
@@ -91,6 +90,8 @@ def reasons(package: str) -> dict[str, str]:
             "test_attention.py::test_geometric_cross_attention",
         ):
             found[name] = "xformers"
+    import torch
+
     if not torch.cuda.is_available():
         found["test_gatr_block.py::test_gatr_block_autocast"] = "a GPU"
         found["test_attention.py::test_geometric_cross_attention"] = "a GPU"

@@ -13,7 +13,7 @@ from gradewise._transformers.lgatr import CrossAttentionConfig, MLPConfig, SelfA
 from gradewise.jax._transformers.definition import Definition, Draws, Parameters, exact, keys
 from gradewise.jax._transformers.features import Features, Pair, computed_again, enter, reinserted
 from gradewise.jax.lgatr.attention import CrossAttention, SelfAttention
-from gradewise.jax.lgatr.layers import EquiLayerNorm, EquiLinear, GeoMLP, Layer, primitives_of
+from gradewise.jax.lgatr.layers import EquiLayerNorm, EquiLinear, GeoMLP, primitives_of
 
 
 class _Parts(Definition):
