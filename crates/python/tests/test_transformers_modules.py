@@ -316,3 +316,22 @@ def test_subspaces_of_interfaces():
     for function, count in (("scalar", 1), ("vector", 4), ("bivector", 6), ("axialvector", 4), ("pseudoscalar", 1)):
         x = torch.randn(3, count)
         assert torch.equal(getattr(lgatr, f"extract_{function}")(getattr(lgatr, f"embed_{function}")(x)), x)
+
+
+@pytest.mark.parametrize("name", ["sdp_attention", "geometric_attention", "lgatr"])
+def test_attention_of_items_without_heads(name):
+    """One head's; and a normalizer may be a number."""
+    from gradewise.torch.gatr import primitives
+    from gradewise.torch.lgatr.primitives import sdp_attention
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(3, 2, 16), (4, 2, 16), (4, 1, 16), (3, 5), (4, 5), (4, 2)]
+    given = [torch.randn(shape, generator=generator, dtype=F64) for shape in shapes]
+    function = sdp_attention if name == "lgatr" else getattr(primitives, name)
+    normalizers = (lambda w: 0.5, lambda w: torch.full_like(w, 0.5)) if name == "geometric_attention" else (None, None)
+    alone, one = (
+        function(*inputs, **({} if normalizer is None else {"normalizer": normalizer}))
+        for inputs, normalizer in zip((given, [x[None] for x in given]), normalizers)
+    )
+    for a, b in zip(alone, one):
+        torch.testing.assert_close(a, b[0], rtol=1e-14, atol=1e-14)

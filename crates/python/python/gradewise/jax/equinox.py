@@ -1,13 +1,14 @@
-"""The published layers of Clifford-group-equivariant networks as modules of Equinox.
+"""The published layers of Clifford-group-equivariant networks, and the transformers of geometric algebra, as modules of Equinox.
 
 Constructors are those of the published PyTorch modules, with an algebra as its signature (p, q, r), and ``key`` and ``dtype``; parameters
-have their names and shapes, so that :func:`load` takes their checkpoints. Features are ``[rows, features, ..., blades]``.
+have their names and shapes, so that :func:`load` takes their checkpoints. Features of layers are ``[rows, features, ..., blades]``; calls of
+transformers are those of :mod:`gradewise.jax.lgatr` and :mod:`gradewise.jax.gatr` without the parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Optional, TypeVar
+from typing import Any, ClassVar, Optional, TypeVar
 
 import jax
 from jax import Array
@@ -20,12 +21,20 @@ except ImportError as error:
     raise MissingPackageError("gradewise.jax.equinox needs Equinox: pip install equinox") from error
 
 from gradewise.jax import _layers as maps
+from gradewise.jax import gatr, lgatr
 from gradewise.jax._layers import Space
+from gradewise.jax._transformers import definition
 
 __all__ = [
+    "AxialGATr",
     "CEMLP",
     "EGCL",
+    "ConditionalLGATr",
+    "ConditionalLGATrSlim",
     "FullyConnectedSteerableGeometricProductLayer",
+    "GATr",
+    "LGATr",
+    "LGATrSlim",
     "MVLayerNorm",
     "MVLinear",
     "MVSiLU",
@@ -192,19 +201,73 @@ class EGCL(maps.MessagesMap, eqx.Module):
         self._begin(_maker(key, dtype), algebra, *sizes, residual, normalization_init)
 
 
+class Transformer(eqx.Module):
+    """A transformer with its parameters, nested dicts and lists by their published names.
+
+    Args:
+        options: those of the definition of the same name.
+        key: of initial values.
+        dtype: of parameters, float32 if None.
+    """
+
+    kind: ClassVar[type[definition.Definition]]
+    definition: definition.Definition = eqx.field(static=True)
+    parameters: dict[str, Any]
+
+    def __init__(self, *arguments: Any, key: Array, dtype: Any = None, **options: Any) -> None:
+        self.definition = self.kind(*arguments, **options)
+        self.parameters = self.definition.init(key, dtype)
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """See the call of the definition; its first argument, the parameters, is left out. ``key=`` has features dropped."""
+        return self.definition(self.parameters, *inputs, **options)
+
+
+class LGATr(Transformer):
+    __doc__ = lgatr.LGATr.__doc__
+    kind = lgatr.LGATr
+
+
+class ConditionalLGATr(Transformer):
+    __doc__ = lgatr.ConditionalLGATr.__doc__
+    kind = lgatr.ConditionalLGATr
+
+
+class LGATrSlim(Transformer):
+    __doc__ = lgatr.LGATrSlim.__doc__
+    kind = lgatr.LGATrSlim
+
+
+class ConditionalLGATrSlim(Transformer):
+    __doc__ = lgatr.ConditionalLGATrSlim.__doc__
+    kind = lgatr.ConditionalLGATrSlim
+
+
+class GATr(Transformer):
+    __doc__ = gatr.GATr.__doc__
+    kind = gatr.GATr
+
+
+class AxialGATr(Transformer):
+    __doc__ = gatr.AxialGATr.__doc__
+    kind = gatr.AxialGATr
+
+
 M = TypeVar("M", bound=eqx.Module)
 
 
 def load(module: M, state: Mapping[str, Any]) -> M:
-    """A module with the weights of the published PyTorch module, or of ``gradewise.torch.cgenn``.
+    """A module with the weights of the published PyTorch module, or of that of ``gradewise.torch``.
 
     Args:
         module: a module of this file; it stays as it is.
-        state: its ``state_dict()``, or arrays by these names, as ``safetensors`` reads them.
+        state: its ``state_dict()``, or arrays by these names, as ``safetensors.numpy`` reads them.
 
     Raises:
         CheckpointError: names or shapes are others, or the checkpoint's tables are those of another algebra.
     """
+    if isinstance(module, Transformer):
+        return eqx.tree_at(lambda m: m.parameters, module, definition.load(module.parameters, state))
     leaves, structure = jax.tree_util.tree_flatten_with_path(module)
     names = [".".join(str(getattr(key, "name", getattr(key, "idx", key))) for key in path) for path, _ in leaves]
     values = maps.fitted(dict(zip(names, (leaf for _, leaf in leaves))), module.signature, state)

@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradewise._core import Algebra, squared_norms
-from gradewise._errors import ArgumentError, CheckpointError
+from gradewise._errors import CheckpointError
+from gradewise._metrics import Metric, Order, Signature, grade_sizes
 from gradewise.torch._composite import is_followed
-
-Signature = tuple[int, int, int]
-Order = tuple[tuple[int, ...], tuple[float, ...]]
-"""For each blade of the operators, the number of the blade of the metric's own order that has its generators, and the sign between them."""
 
 
 @dataclass(frozen=True)
-class Space:
-    """An algebra by the squares of its generators, 1, -1 or 0 each, in any order.
+class Space(Metric):
+    """An algebra by the squares of its generators, with features in the order that the operators take.
 
-    Operators know generators of square 1 first, then those of -1, then those of 0. For a metric of another order, features are permuted, with
-    the signs that an exchange of generators brings, when they come in, and back when they leave.
+    For a metric of another order, features are permuted, with the signs that an exchange of generators brings, when they come in, and back
+    when they leave.
     """
-
-    metric: tuple[float, ...]
-    signature: Signature = field(init=False, compare=False)
-    order: Optional[Order] = field(init=False, compare=False)
-    """None if the blades are in the operators' order already."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "signature", _signature(self.metric))
-        object.__setattr__(self, "order", _order(self.metric))
-
-    @property
-    def blades(self) -> int:
-        """The number of blades."""
-        return 2 ** len(self.metric)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The number of blades of each grade."""
-        return grade_sizes(self.signature)
 
     def enter(self, planes: Tensor) -> Tensor:
         """Features ``[blades, rows, features]`` in the operators' order."""
@@ -61,13 +37,6 @@ class Space:
             return planes
         _, back, signs = _turns(self.order, planes)
         return (planes * signs).index_select(0, back)
-
-    def place(self, blade: int) -> tuple[int, float]:
-        """Where a blade of the metric's own order is among the operators', and with which sign."""
-        if self.order is None:
-            return blade, 1.0
-        place = self.order[0].index(blade)
-        return place, self.order[1][place]
 
     def check(self, state: Mapping[str, Any], prefix: str) -> None:
         """Refuses weights that were saved with the tables of another algebra: the operators would compute another function with them."""
@@ -91,28 +60,6 @@ def space_of(metric: Any) -> Space:
     return Space(tuple(float(square) for square in squares))
 
 
-def _signature(metric: Sequence[float]) -> Signature:
-    p, q, r = (sum(square == value for square in metric) for value in (1.0, -1.0, 0.0))
-    if p + q + r != len(metric) or not metric:
-        raise ArgumentError(f"metric {list(metric)}: generators must square to 1, -1 or 0; scale them")
-    return p, q, r
-
-
-def _order(metric: Sequence[float]) -> Optional[Order]:
-    rank = {1.0: 0, -1.0: 1, 0.0: 2}
-    generators = sorted(range(len(metric)), key=lambda g: rank[metric[g]])
-    if generators == list(range(len(metric))):
-        return None
-    own = [blade for grade in range(len(metric) + 1) for blade in itertools.combinations(range(len(metric)), grade)]
-    found, signs = [], []
-    for blade in own:
-        there = [generators[g] for g in blade]
-        swaps = sum(a > b for a, b in itertools.combinations(there, 2))
-        found.append(own.index(tuple(sorted(there))))
-        signs.append(-1.0 if swaps % 2 else 1.0)
-    return tuple(found), tuple(signs)
-
-
 _TURNS: dict[tuple[Order, torch.device, torch.dtype], tuple[Tensor, Tensor, Tensor]] = {}
 
 
@@ -133,12 +80,6 @@ def _turns(order: Order, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if is_kept and not torch.is_inference_mode_enabled():
         _TURNS[key] = made
     return made
-
-
-def grade_sizes(signature: Signature) -> tuple[int, ...]:
-    """The number of blades of each grade."""
-    dim = sum(signature)
-    return tuple(math.comb(dim, grade) for grade in range(dim + 1))
 
 
 @lru_cache(maxsize=64)

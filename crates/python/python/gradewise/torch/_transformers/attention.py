@@ -68,7 +68,7 @@ def weigh(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     """Scaled dot-product attention ``[..., heads, items, features]`` by the implementation that the options ask for.
 
     Args:
-        q: queries ``[..., heads, items, features]``.
+        q: queries ``[..., heads, items, features]``, or ``[items, features]`` without heads, as keys and values then.
         k: keys; one head or as many as the queries have.
         v: values; as keys.
         options: ``backend``, one of "native", "varlen", "flex", "xformers" and "flash", and what that implementation takes. Without
@@ -80,6 +80,8 @@ def weigh(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         name = next((n for n, known in _BY_OPTION.items() if given.intersection(known)), "native")
     if name not in _BACKENDS:
         raise ArgumentError(f"attention: backend {name!r}, expected one of {', '.join(map(repr, _BACKENDS))}, or None")
+    if q.dim() == 2:
+        return _BACKENDS[name](q[None], k[None], v[None], **options)[0]
     return _BACKENDS[name](q, k, v, **options)
 
 

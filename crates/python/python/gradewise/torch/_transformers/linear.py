@@ -175,7 +175,7 @@ class LinearLayer(Layer):
         """For each pair of planes a matrix ``[2 · out, 2 · in]``: ``[8, 2 · out, 2 · in]``."""
         out, in_, maps = weight.shape
         pairs = self._blades.size // 2
-        spread = self._blades.table(weight, maps).t() @ weight.reshape(out * in_, maps).t()
+        spread = self._blades.table_of(weight, maps).t() @ weight.reshape(out * in_, maps).t()
         return spread.view(pairs, 2, 2, out, in_).transpose(2, 3).reshape(pairs, 2 * out, 2 * in_)
 
     def _to_pairs(self, rows: Tensor) -> Tensor:

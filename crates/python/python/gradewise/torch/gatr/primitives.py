@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
 
+from gradewise._transformers.algebra import DUAL_SIGNS, JOIN_SIGNS
 from gradewise.torch._transformers import public
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant
 from gradewise.torch._transformers.dropout import grade_factors
@@ -17,10 +18,6 @@ from gradewise.torch._transformers.precision import island
 
 NUM_PIN_LINEAR_BASIS_ELEMENTS = len(PROJECTIVE.maps)
 """The coefficients of an equivariant map of one multivector."""
-
-# A blade's dual is what it lacks to the pseudoscalar, with the sign by which their outer product is that of the first of both
-# in the published order.
-_DUAL = (1, -1, 1, -1, 1, 1, -1, 1, 1, -1, 1, -1, 1, -1, 1, 1)
 
 
 def equi_linear(x: Tensor, coeffs: Tensor) -> Tensor:
@@ -51,7 +48,7 @@ def geometric_product(x: Tensor, y: Tensor) -> Tensor:
 def dual(x: Tensor) -> Tensor:
     """Each blade exchanged for the one that it lacks to the pseudoscalar: ``[..., 16]``."""
     check(x, 16, "dual")
-    return x.flip(-1) * constant(tuple(map(float, _DUAL)), x)
+    return x.flip(-1) * constant(tuple(map(float, DUAL_SIGNS)), x)
 
 
 def outer_product(x: Tensor, y: Tensor) -> Tensor:
@@ -64,10 +61,8 @@ def outer_product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _join(x: Tensor, y: Tensor) -> Tensor:
-    from gradewise.torch.gatr.layers.mlp import JOIN_SIGNS
-
     made = public.position_by_position(PROJECTIVE.regressive, PROJECTIVE, x, y, "join")
-    return public.by_grade(made, PROJECTIVE, tuple(int(sign) for sign in JOIN_SIGNS), "join")
+    return public.by_grade(made, PROJECTIVE, JOIN_SIGNS, "join")
 
 
 def equivariant_join(x: Tensor, y: Tensor, reference: Tensor) -> Tensor:
@@ -166,14 +161,14 @@ def geometric_attention(
     q_s: Tensor,
     k_s: Tensor,
     v_s: Tensor,
-    normalizer: Callable[[Tensor], Tensor],
+    normalizer: Callable[[Tensor], Union[Tensor, float]],
     weights: Optional[Tensor] = None,
     attn_mask: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention by inner products, minus squared distances of points, and products of scalars.
 
     Args:
-        q_mv: queries ``[..., heads, items, channels, 16]``.
+        q_mv: queries ``[..., heads, items, channels, 16]``; all without heads for one.
         k_mv: keys ``[..., heads or 1, other items, channels, 16]``.
         v_mv: values as keys.
         q_s: ``[..., heads, items, channels]``.

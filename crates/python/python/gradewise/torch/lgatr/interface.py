@@ -10,10 +10,23 @@ from typing import Optional, Union
 import torch
 from torch import Tensor
 
-from gradewise._errors import ArgumentError
+from gradewise._transformers.spurions import get_num_spurions, rows
 from gradewise.torch._transformers.embedding import embed, extract
 
-_BEAMS = {"lightlike": (1.0, 0.0, 0.0, 1.0), "timelike": (2**0.5, 0.0, 0.0, 1.0), "spacelike": (0.0, 0.0, 0.0, 1.0)}
+__all__ = [
+    "embed_axialvector",
+    "embed_bivector",
+    "embed_pseudoscalar",
+    "embed_scalar",
+    "embed_vector",
+    "extract_axialvector",
+    "extract_bivector",
+    "extract_pseudoscalar",
+    "extract_scalar",
+    "extract_vector",
+    "get_num_spurions",
+    "get_spurions",
+]
 
 
 def embed_scalar(scalars: Tensor) -> Tensor:
@@ -66,22 +79,6 @@ def extract_pseudoscalar(multivectors: Tensor) -> Tensor:
     return extract(multivectors, 15, 1, "extract_pseudoscalar")
 
 
-def _check_beam(beam_spurion: Optional[str]) -> None:
-    if beam_spurion not in (*_BEAMS, "xyplane", None):
-        raise ArgumentError(
-            f"spurions: beam_spurion {beam_spurion!r}, expected one of {', '.join(map(repr, _BEAMS))}, 'xyplane', or None"
-        )
-
-
-def get_num_spurions(
-    beam_spurion: Optional[str] = "xyplane", add_time_spurion: bool = True, beam_mirror: bool = True
-) -> int:
-    """How many multivectors :func:`get_spurions` gives."""
-    _check_beam(beam_spurion)
-    beams = (2 if beam_mirror else 1) if beam_spurion in _BEAMS else int(beam_spurion is not None)
-    return beams + int(add_time_spurion)
-
-
 def get_spurions(
     beam_spurion: Optional[str] = "xyplane",
     add_time_spurion: bool = True,
@@ -98,16 +95,5 @@ def get_spurions(
         device: of the result.
         dtype: of the result.
     """
-    _check_beam(beam_spurion)
-    made = []
-    if beam_spurion == "xyplane":
-        made.append((8, (1.0,)))
-    elif beam_spurion is not None:
-        t, x, y, z = _BEAMS[beam_spurion]
-        made.append((1, (t, x, y, z)))
-        if beam_mirror:
-            made.append((1, (t, x, y, -z)))
-    if add_time_spurion:
-        made.append((1, (1.0, 0.0, 0.0, 0.0)))
-    rows = [[0.0] * first + list(values) + [0.0] * (16 - first - len(values)) for first, values in made]
-    return torch.tensor(rows, device=device, dtype=dtype).reshape(-1, 16)
+    made = rows(beam_spurion, add_time_spurion, beam_mirror)
+    return torch.tensor(made, device=device, dtype=dtype).reshape(-1, 16)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from gradewise import _core
+from gradewise._transformers.algebra import JOIN_SIGNS
 from gradewise.torch._composite import Composite, composite, is_eager, is_plain, run
 from gradewise.torch._transformers import composites
 from gradewise.torch._transformers.algebra import PROJECTIVE
@@ -46,7 +47,7 @@ from gradewise.torch.gatr.layers.geometric import (
     weights_of,
 )
 from gradewise.torch.gatr.layers.linear import EquiLinear
-from gradewise.torch.gatr.layers.mlp import JOIN_SIGNS, GeometricBilinear, GeoMLP, reference_rows
+from gradewise.torch.gatr.layers.mlp import GeometricBilinear, GeoMLP, reference_rows
 from gradewise.torch.gatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from gradewise.torch._transformers.features import Features, Layer
 from gradewise.torch._transformers.precision import island
 from gradewise.torch.gatr.config import SelfAttentionConfig
 
-Normalizer = Callable[[Tensor], Tensor]
+Normalizer = Callable[[Tensor], Union[Tensor, float]]
 """What points are multiplied by, for their weights."""
 
 Heads = tuple[Tensor, Optional[Tensor]]
@@ -38,7 +38,9 @@ def distances(mv: Tensor, normalizer: Normalizer, is_query: bool) -> Tensor:
     """
     weight = mv[_WEIGHT]
     with island() as wide:
-        scale = normalizer(wide(weight)).to(weight.dtype)
+        scale = normalizer(wide(weight))
+    if isinstance(scale, Tensor):
+        scale = scale.to(weight.dtype)
     point = torch.stack([mv[plane] for plane in _POINT]) * scale
     weight = weight * scale
     square, own = point.square().sum(0), weight.square()
@@ -144,7 +146,11 @@ def attend(
     weights: Optional[Tensor],
     mask: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of published heads; see :class:`GeometricAttention`."""
+    """Attention of published heads; see :class:`GeometricAttention`. Items without heads are those of one."""
+    if q_mv.dim() == 3:
+        one = [x[None] for x in (q_mv, k_mv, v_mv, q_s, k_s, v_s)]
+        mv, s = attend(*one, normalizer, weights, mask)
+        return mv[0], s[0]
     q, k, v = (heads_of(mv, s) for mv, s in ((q_mv, q_s), (k_mv, k_s), (v_mv, v_s)))
     shapes = tuple((*mv.shape[:-4], mv.shape[-3]) for mv in (q_mv, k_mv))
     h = weighed(q, k, v, shapes, normalizer, weights, mask)

@@ -8,12 +8,10 @@ from typing import Optional
 import torch
 from torch import nn
 
+from gradewise._transformers.initialize import COMPONENTS, check
 from gradewise.torch._transformers.algebra import PROJECTIVE
-from gradewise.torch._transformers.initialize import check, initialize
+from gradewise.torch._transformers.initialize import initialize
 from gradewise.torch._transformers.linear import LinearLayer
-
-# What each map's coefficients are drawn with: the maps have norm 1, and the more blades a grade has, the less of each.
-_COMPONENTS = tuple(math.sqrt(x) for x in (1.0, 4.0, 6.0, 2.0, 0.5, 0.5, 1.5, 1.5, 0.5))
 
 
 class EquiLinear(LinearLayer):
@@ -70,7 +68,7 @@ class EquiLinear(LinearLayer):
             additional_factor: what the bounds are multiplied by.
             use_mv_heuristics: whether the maps are drawn with weights of their own.
         """
-        components = _COMPONENTS if use_mv_heuristics else (1.0,) * len(_COMPONENTS)
+        components = COMPONENTS if use_mv_heuristics else (1.0,) * len(COMPONENTS)
         initialize(self, initialization, gain, additional_factor, components)
 
     def extra_repr(self) -> str:

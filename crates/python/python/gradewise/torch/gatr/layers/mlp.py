@@ -8,18 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError, ShapeError
+from gradewise._transformers.algebra import JOIN_SIGNS, POINT_WEIGHT
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
 from gradewise.torch.gatr.config import MLPConfig
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.layers.norm import GradeDropout, ScalarGatedNonlinearity
 
-# The published join is dual(dual(x) ∧ dual(y)): beside the regressive product it has the dual once more instead of its inverse, and the
-# pseudoscalar with the other sign.
-JOIN_SIGNS = tuple(-1.0 if grade % 2 == 0 else 1.0 for grade in range(5))
-_ON_PLANES = tuple(JOIN_SIGNS[PROJECTIVE.grades[blade]] for blade in PROJECTIVE.order)
-_TRIVECTOR = 14
-"""The blade whose component of a reference turns with reflections, as the join does not."""
+_ON_PLANES = tuple(float(JOIN_SIGNS[PROJECTIVE.grades[blade]]) for blade in PROJECTIVE.order)
 
 
 def reference_rows(reference: Optional[Tensor], x: Features, channels: int) -> Tensor:
@@ -28,7 +24,7 @@ def reference_rows(reference: Optional[Tensor], x: Features, channels: int) -> T
         raise ArgumentError(
             "GeometricBilinear: no reference_mv, and the join needs one: give a multivector such as the mean of the data"
         )
-    factor = reference[..., _TRIVECTOR]
+    factor = reference[..., POINT_WEIGHT]
     wide = channels if factor.dim() and factor.shape[-1] != 1 else 1
     try:
         factor = factor.expand(*x.shape, wide)

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from gradewise._errors import ArgumentError
+from gradewise._transformers.initialize import check
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features
-from gradewise.torch._transformers.initialize import check, freeze_empty, initialize
+from gradewise.torch._transformers.initialize import freeze_empty, initialize
 from gradewise.torch._transformers.linear import LinearLayer
 from gradewise.torch.lgatr.config import PrimitivesConfig
 

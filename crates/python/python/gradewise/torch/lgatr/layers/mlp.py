@@ -7,9 +7,9 @@ from typing import Any, Optional
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
+from gradewise._transformers.options import positive
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
-from gradewise.torch._transformers.options import positive
 from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.config import MLPConfig, PrimitivesConfig
 from gradewise.torch.lgatr.layers.linear import EquiLinear

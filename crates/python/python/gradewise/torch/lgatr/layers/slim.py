@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError, ShapeError
+from gradewise._transformers.options import positive
 from gradewise.torch._transformers.initialize import freeze_empty
-from gradewise.torch._transformers.options import activation, positive
+from gradewise.torch._transformers.options import activation
 from gradewise.torch._transformers.precision import island
 
 Pair = tuple[Tensor, Tensor]

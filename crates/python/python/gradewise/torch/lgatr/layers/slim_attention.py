@@ -7,10 +7,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
+from gradewise._transformers.options import positive
 from gradewise.torch._transformers.algebra import constant
 from gradewise.torch._transformers.attention import weigh
 from gradewise.torch._transformers.features import acts_as, is_without_hooks
-from gradewise.torch._transformers.options import positive
 from gradewise.torch._transformers.precision import island
 from gradewise.torch.lgatr.layers.slim import Pair, SlimDropout, SlimLinear, SlimMLP, SlimRMSNorm
 

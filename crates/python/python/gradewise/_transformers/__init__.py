@@ -1,0 +1,1 @@
+"""What the transformers of geometric algebra are, for every library of arrays: their algebras, options and initial values."""
