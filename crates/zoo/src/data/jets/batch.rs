@@ -10,7 +10,9 @@ use gradewise_nn::{
 use std::sync::OnceLock;
 
 /// Blades of the space-time algebra.
-pub(super) const BLADES: usize = 16;
+const BLADES: usize = 16;
+/// The blades of [`JetBatch::features`]: the scalar and the vectors.
+pub(super) const FILLED: usize = 5;
 /// Channels of [`JetBatch::features`].
 pub(crate) const CHANNELS: usize = 4;
 /// Vectors of the laboratory.
@@ -20,7 +22,7 @@ pub(super) const REFERENCES: usize = 2;
 /// order one: a boost of the input changes it by a rotation and by the rounding of double precision alone.
 #[derive(Clone, Debug)]
 pub struct JetBatch {
-    /// `[16, jets × particles, 4]`: as vectors, the momentum of the particle and of the jet, in units of the jet's mass; as scalars, twice
+    /// `[5, jets × particles, 4]`, the scalar and the four vectors of Cl(1,3): as vectors, the momentum of the particle and of the jet, in units of the jet's mass; as scalars, twice
     /// the energy of the particle in units of that mass, and the logarithm of the mass over 100 GeV.
     pub features: Tensor,
     /// `[jets, particles, particles]`: products of momenta in units of the squared mass of the jet, at least 0; 0 for padding.
@@ -77,11 +79,10 @@ impl JetBatch {
         let energies = own.slice(0, 0..1)?.mul_scalar(2.0)?;
         let masses = there.mul(&mass.mul_scalar(0.01)?.log()?)?.reshape([1, particles, 1])?;
         let scalars = concat(&[&zeros(&[1, particles, 2])?, &energies, &masses], 2)?;
-        let rest = zeros(&[BLADES - 5, particles, CHANNELS])?;
         let count = there.sum(&[0], true)?;
         let neighbours = count.add_scalar(-1.0)?.clamp(1.0, f64::INFINITY)?;
         Ok(Self {
-            features: concat(&[&scalars, &vectors, &rest], 0)?.cast(dtype)?,
+            features: concat(&[&scalars, &vectors], 0)?.cast(dtype)?,
             products: products.reshape([1, particles, particles])?.cast(dtype)?,
             references: at_rest(&axes)?.transpose(0, 1)?.reshape([4, 1, REFERENCES])?.cast(dtype)?,
             particle_weights: there.div(&count)?.reshape([1, particles, 1])?.cast(dtype)?,
@@ -91,6 +92,17 @@ impl JetBatch {
             particles,
             edges: OnceLock::new(),
         })
+    }
+
+    /// The features as multivectors of Cl(1,3), `[16, jets × particles, 4]`, zero in the grades above 1.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn multivectors(&self) -> Result<Tensor> {
+        let [nodes, channels] = [1, 2].map(|axis| self.features.shape()[axis]);
+        let above = [BLADES - FILLED, nodes, channels];
+        let above = Tensor::zeros(above, self.features.dtype(), &self.features.device())?;
+        Ok(concat(&[&self.features, &above], 0)?)
     }
 
     /// Every ordered pair of particles of a jet, receivers first. Made when it is first asked for, and kept: only messages need it.

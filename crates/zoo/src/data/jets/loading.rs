@@ -2,7 +2,7 @@
 
 use super::{
     FourMomentum, JetBatch, JetSets,
-    batch::{BLADES, CHANNELS, REFERENCES},
+    batch::{CHANNELS, FILLED, REFERENCES},
 };
 use gradewise_autograd::Tensor;
 use gradewise_core::DType;
@@ -39,15 +39,13 @@ fn batch<T: Element>(sets: &JetSets, indices: &[usize], device: &Device) -> Resu
     let particles = sets.padded(longest);
     let nodes = jets * particles;
     let zeros = |elements: usize| vec![T::zero(); elements];
-    let mut features = zeros(BLADES * nodes * CHANNELS);
+    let mut features = zeros(FILLED * nodes * CHANNELS);
     let mut products = zeros(nodes * particles);
     let (mut particle_weights, mut neighbour_weights) = (zeros(nodes), zeros(nodes));
-    // The blades that hold anything: the scalar and the four vectors.
     let (scalars, rest) = features.split_at_mut(nodes * CHANNELS);
     let (energies, rest) = rest.split_at_mut(nodes * CHANNELS);
     let (x, rest) = rest.split_at_mut(nodes * CHANNELS);
-    let (y, rest) = rest.split_at_mut(nodes * CHANNELS);
-    let (z, _) = rest.split_at_mut(nodes * CHANNELS);
+    let (y, z) = rest.split_at_mut(nodes * CHANNELS);
     let of_jet = |blade| <[T]>::par_chunks_mut(blade, particles * CHANNELS);
     let rows = (
         indices.par_iter(),
@@ -83,7 +81,7 @@ fn batch<T: Element>(sets: &JetSets, indices: &[usize], device: &Device) -> Resu
         Ok(Tensor::new(Array::from_vec(values, shape, device)?))
     };
     Ok(JetBatch {
-        features: tensor(features, &[BLADES, nodes, CHANNELS])?,
+        features: tensor(features, &[FILLED, nodes, CHANNELS])?,
         products: tensor(products, &[jets, particles, particles])?,
         references: tensor(references, &[4, jets, REFERENCES])?,
         particle_weights: tensor(particle_weights, &[1, nodes, 1])?,

@@ -15,7 +15,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
 fn one_by_one(jets: &JetSets, indices: &[usize], dtype: DType) -> Vec<Array> {
     let particles = jets.padded(indices.iter().map(|&jet| jets.count(jet)).max().unwrap());
     let (count, nodes) = (indices.len(), indices.len() * particles);
-    let mut features = vec![0.0; BLADES * nodes * CHANNELS];
+    let mut features = vec![0.0; FILLED * nodes * CHANNELS];
     let (mut products, mut references) = (vec![0.0; nodes * particles], vec![0.0; 4 * count * REFERENCES]);
     let (mut particle_weights, mut neighbour_weights) = (vec![0.0; nodes], vec![0.0; nodes]);
     for (position, &jet) in indices.iter().enumerate() {
@@ -45,7 +45,7 @@ fn one_by_one(jets: &JetSets, indices: &[usize], dtype: DType) -> Vec<Array> {
     let targets: Vec<f64> =
         indices.iter().flat_map(|&jet| if jets.labels()[jet] { [0.0, 1.0] } else { [1.0, 0.0] }).collect();
     vec![
-        array(&features, &[BLADES, nodes, CHANNELS]),
+        array(&features, &[FILLED, nodes, CHANNELS]),
         array(&products, &[count, particles, particles]),
         array(&references, &[4, count, REFERENCES]),
         array(&particle_weights, &[1, nodes, 1]),
@@ -158,4 +158,14 @@ fn batches_are_as_long_as_their_longest_jet() {
     let batch = jets.clone().padded_to(16).batch(&[shortest], &place).unwrap();
     assert_eq!(batch.particles, counts[shortest].next_multiple_of(16));
     assert_eq!(jets.padded_to(64).batch(&[shortest], &place).unwrap().particles, 60, "no jet has more");
+}
+
+#[test]
+fn multivectors_are_the_features_and_zeros() {
+    let jets = JetSets::simulate(3, 8, 1, Split::Valid).unwrap();
+    let batch = jets.batch(&[0, 2], &Placement::new(&Device::Cpu, DType::F64)).unwrap();
+    let (features, all) = (values(&batch.features), values(&batch.multivectors().unwrap()));
+    assert_eq!(all.len(), 16 * 2 * batch.particles * CHANNELS);
+    let (filled, above) = all.split_at(features.len());
+    assert!(filled == features && above.iter().all(|&number| number == 0.0));
 }
