@@ -38,7 +38,7 @@ SIZES = {
 SETTINGS = {"lgatr": (3e-4, 0.2, None), "slim": (3e-4, 0.2, None), "lorentznet": (1e-3, 1e-2, 0.2)}
 # The published networks, whose blocks `gradewise.torch.accelerate` replaces.
 ACCELERATED = {f"{name}-accelerated": name for name in ("lgatr", "slim")}
-OURS = {"pairs": ["--preset", "pairs"], "messages": ["model.kind=messages"]}
+OURS = {"pairs": ["--preset", "pairs"], "messages": ["model.kind=messages", "data.multiple=8"]}
 EVALUATED = 256
 
 

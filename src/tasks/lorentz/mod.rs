@@ -114,6 +114,8 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
                 "model.layers=3",
                 "model.units=16",
                 "data.particles=128",
+                // 16 shapes of batches at most; as long as their longest jet they would be 100, and a GPU keeps the recordings of 32.
+                "data.multiple=8",
                 "train.batch_size=64",
                 "train.lr=3e-3",
                 "train.clip_norm=1",

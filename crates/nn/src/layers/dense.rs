@@ -29,6 +29,18 @@ pub struct LinearBuilder {
     deviation: Option<f64>,
 }
 
+impl Linear {
+    /// `[in, out]`.
+    pub const fn weight(&self) -> &Parameter {
+        &self.weight
+    }
+
+    /// `[out]`; `None` for a layer without.
+    pub const fn bias(&self) -> Option<&Parameter> {
+        self.bias.as_ref()
+    }
+}
+
 impl LinearBuilder {
     /// Draws the parameters.
     ///

@@ -256,7 +256,7 @@ impl Product<'_> {
 fn splits(blocks: usize, segments: usize, k: usize) -> usize {
     const BLOCKS: usize = 512;
     const TERMS: usize = 256;
-    (BLOCKS / blocks.max(1)).min(segments * k / TERMS).clamp(1, 64)
+    (BLOCKS / blocks.max(1)).min(segments * k / TERMS).max(1)
 }
 
 pub(super) fn product(

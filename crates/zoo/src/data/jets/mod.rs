@@ -9,6 +9,7 @@
 mod batch;
 mod files;
 mod kept;
+mod loading;
 mod momenta;
 mod sets;
 mod shower;

@@ -98,16 +98,16 @@ impl JetSets {
         Self::of(particles, momenta, labels)
     }
 
-    /// Pads batches to a multiple of so many particles, at least 1, in place of their longest jet: batches then have fewer shapes, for each of which a
-    /// GPU records a step of its own.
+    /// Pads batches to a multiple of so many particles, at least 1, or to [`particles`](Self::particles) if that is less, in place of their longest
+    /// jet: batches then have fewer shapes, for each of which a GPU records a step of its own.
     #[must_use]
     pub fn padded_to(self, multiple: usize) -> Self {
         Self { multiple: multiple.max(1), ..self }
     }
 
-    /// The number of particles of a batch whose longest jet has `longest`. Messages need a pair.
+    /// The number of particles of a batch whose longest jet has `longest`: no more than any jet can have. Messages need a pair.
     pub(super) fn padded(&self, longest: usize) -> usize {
-        longest.max(2).next_multiple_of(self.multiple)
+        longest.next_multiple_of(self.multiple).min(self.particles).max(2)
     }
 
     /// The first `jets` jets, or all if there are fewer.

@@ -60,7 +60,7 @@ impl JetMessages {
     pub fn forward(&self, batch: &JetBatch) -> Result<Tensor> {
         let edges: &Edges = batch.edges()?;
         let (attributes, weights) = (attributes(batch)?, edge_weights(batch)?);
-        let mut h = self.embedding.forward(&batch.features)?;
+        let mut h = self.embedding.forward(&batch.multivectors()?)?;
         for layer in &self.layers {
             h = layer.forward_weighted(&h, &attributes, edges, &weights)?;
         }

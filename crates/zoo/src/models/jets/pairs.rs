@@ -138,3 +138,6 @@ fn there(batch: &JetBatch) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod definition;

@@ -29,7 +29,7 @@ impl JetLGATr {
     }
 
     pub(super) fn forward(&self, batch: &JetBatch) -> Result<Tensor> {
-        let multivectors = batch.features.slice(2, 0..VECTORS)?;
+        let multivectors = batch.multivectors()?.slice(2, 0..VECTORS)?;
         let y = self.net.forward(&Streams::new(multivectors, scalars(batch)?)?, &tokens(batch)?)?;
         logits(&y.multivectors.slice(0, 0..1)?, batch)
     }

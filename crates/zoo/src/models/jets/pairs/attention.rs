@@ -2,6 +2,7 @@
 
 use super::{super::products, streams::Streams};
 use gradewise_autograd::{Tensor, concat};
+use gradewise_kernels::Array;
 use gradewise_nn::{
     DeepClone, Module, Placement, Result,
     layers::{Layer, Linear},
@@ -38,15 +39,28 @@ impl Pairs {
     /// 1 for particles, 0 for padding, `[jets, 1, 1, particles]`.
     pub fn forward(&self, products: &Tensor, energies: &Tensor, there: &Tensor) -> Result<Tensor> {
         let (jets, particles) = (products.shape()[0], products.shape()[1]);
-        let logarithms = products::logarithms(products)?;
+        let logarithms = products::logarithms(products)?.reshape([jets, particles, particles, 1])?;
         let energies = energies.mul_scalar(0.5)?.add_scalar(2.0)?;
-        let pairs = self.product.forward(&logarithms.reshape([jets, particles, particles, 1])?)?;
-        let units = pairs.shape()[3];
-        let receivers = self.receiver.forward(&energies)?.reshape([jets, particles, 1, units])?;
+        // Biases are added where arrays are small: to receivers, and to what masks the senders.
+        let (weights, bias) = (self.product.weight().tensor(), self.product.bias());
+        let units = weights.shape()[1];
+        let mut receivers = self.receiver.forward(&energies)?;
+        if let Some(bias) = bias {
+            receivers = receivers.add(&bias.tensor())?;
+        }
+        let receivers = receivers.reshape([jets, particles, 1, units])?;
         let senders = self.sender.forward(&energies)?.reshape([jets, 1, particles, units])?;
-        let hidden = pairs.add(&receivers)?.add(&senders)?.silu()?;
-        let biases = self.out.forward(&hidden)?.permute(&[0, 3, 1, 2])?;
-        Ok(biases.add(&there.add_scalar(-1.0)?.mul_scalar(-UNSEEN)?)?)
+        let hidden = logarithms.mul(&weights)?.add(&receivers)?.add(&senders)?.silu()?;
+        // As [heads, units] × [units, pairs] of each jet: heads first, without a transposition of arrays of pairs.
+        let weights = self.out.weight().tensor().transpose(0, 1)?;
+        let heads = weights.shape()[0];
+        let hidden = hidden.reshape([jets, particles * particles, units])?;
+        let biases = weights.matmul_transposed(&hidden, false, true)?;
+        let mut seen = there.add_scalar(-1.0)?.mul_scalar(-UNSEEN)?;
+        if let Some(bias) = self.out.bias() {
+            seen = seen.add(&bias.tensor().reshape([heads, 1, 1])?)?;
+        }
+        Ok(biases.reshape([jets, heads, particles, particles])?.add(&seen)?)
     }
 }
 
@@ -97,20 +111,18 @@ impl PairAttention {
     ) -> Result<Streams> {
         let (heads, (of_vectors, of_scalars)) = (self.heads, self.of_head);
         let nodes = jets * particles;
-        let s = self.scalars_in.forward(inputs)?.reshape([jets, particles, 3, heads, of_scalars])?;
-        let v = self.vectors_in.forward(vectors)?.reshape([4, jets, particles, 3, heads, of_vectors])?;
-        let group = |number: usize, signed: bool| -> Result<Tensor> {
-            let s = s.slice(2, number..number + 1)?.permute(&[0, 3, 1, 2, 4])?;
-            let mut v = v.slice(3, number..number + 1)?;
-            if signed {
-                v = concat(&[&v.slice(0, 0..1)?, &v.slice(0, 1..4)?.neg()?], 0)?;
-            }
-            let v = v.permute(&[1, 4, 2, 0, 3, 5])?;
-            let s = s.reshape([jets, heads, particles, of_scalars])?;
-            Ok(concat(&[&s, &v.reshape([jets, heads, particles, 4 * of_vectors])?], 3)?)
+        let features = of_scalars + 4 * of_vectors;
+        let s = self.scalars_in.forward(inputs)?.reshape([nodes, 3, heads, of_scalars])?;
+        let v = self.vectors_in.forward(vectors)?.reshape([4, nodes, 3, heads, of_vectors])?;
+        let v = v.permute(&[1, 2, 3, 0, 4])?.reshape([nodes, 3, heads, 4 * of_vectors])?;
+        let all = concat(&[&s, &v], 3)?
+            .reshape([jets, particles, 3, heads, features])?
+            .permute(&[2, 0, 3, 1, 4])?;
+        let group = |number: usize| -> Result<Tensor> {
+            Ok(all.slice(0, number..number + 1)?.reshape([jets, heads, particles, features])?)
         };
-        let (q, k, values) = (group(0, true)?, group(1, false)?, group(2, false)?);
-        let logits = q.matmul_transposed(&k, false, true)?.mul_scalar((of_scalars as f64).sqrt().recip())?;
+        let (q, k, values) = (group(0)?, group(1)?, group(2)?);
+        let logits = q.mul(&self.metric(&q)?)?.matmul_transposed(&k, false, true)?;
         let seen = logits.add(bias)?.softmax(3)?.matmul(&values)?;
         let s = seen.slice(3, 0..of_scalars)?.permute(&[0, 2, 1, 3])?;
         let v = seen.slice(3, of_scalars..of_scalars + 4 * of_vectors)?;
@@ -119,5 +131,14 @@ impl PairAttention {
             scalars: self.scalars_out.forward(&s.reshape([nodes, heads * of_scalars])?)?,
             vectors: self.vectors_out.forward(&v.reshape([4, nodes, heads * of_vectors])?)?,
         })
+    }
+
+    /// The metric of a head's features, scalars and vectors in +−−−, over the root of the number of scalars: `[features]`.
+    fn metric(&self, like: &Tensor) -> Result<Tensor> {
+        let (of_vectors, of_scalars) = self.of_head;
+        let scale = (of_scalars as f64).sqrt().recip();
+        let mut numbers = vec![scale; of_scalars + of_vectors];
+        numbers.resize(of_scalars + 4 * of_vectors, -scale);
+        Ok(Tensor::new(Array::constant(&numbers, [numbers.len()], like.dtype(), &like.device())?))
     }
 }
