@@ -122,26 +122,19 @@ fn fused_graphs_have_the_bits_of_their_operators(device: &CudaDevice) {
     assert!(most < 30 || 2 * fused_launches < launches, "{fused_launches} launches instead of {launches}");
 }
 
-/// Those whose kernels are missing, too, which launch the operators' own.
 fn scopes_have_the_bits_of_their_operators(device: &CudaDevice) {
     let all = Device::Cuda(device.clone());
     let most: u64 =
         std::env::var("GRADEWISE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(24);
-    // Other graphs than those that are captured, whose kernels may be there.
+    // Other graphs than those that are captured, whose kernels are there.
     for seed in (0..most).map(|seed| seed + 1_000_000) {
         let dtype = DType::ALL[seed as usize % 4];
         let inputs = Inputs::draw(seed, dtype).on(&all);
         let length = 10 + seed as usize % 50;
         let expected = bits(&graph(&inputs, seed, length).unwrap());
-        let mut calls = 0;
-        loop {
-            let (results, is_complete) = device.fused(|| graph(&inputs, seed, length)).unwrap();
-            assert_eq!(bits(&results), expected, "{dtype}, seed {seed}, call {calls}");
-            calls += 1;
-            if is_complete {
-                break;
-            }
-            assert!(calls < 4, "{dtype}, seed {seed}: each call asks for other kernels");
+        for call in 0..2 {
+            let results = device.fused(|| graph(&inputs, seed, length)).unwrap();
+            assert!(bits(&results) == expected, "{dtype}, seed {seed}, call {call}");
         }
     }
 }

@@ -420,7 +420,7 @@ impl Kind {
     }
 }
 
-/// The most kinds for which kernels are compiled: each takes about a second.
+/// The most kinds for which kernels are compiled: each takes seconds.
 const MOST_KINDS: usize = 64;
 
 /// Kinds of work whose kernels are there.
@@ -429,8 +429,8 @@ pub struct Fused(Mutex<HashSet<(Kind, DType, usize)>>);
 
 impl Here {
     /// As [`run`](Self::run), with operators on elements of a GPU computed [together](CudaDevice::fused) under captures: a launch costs the
-    /// host less than finding out what to fuse, and a replay nothing. So do the first calls of a kind in a stream that is not the default one,
-    /// where PyTorch has whoever captures warm up: their kernels are compiled then.
+    /// host less than finding out what to fuse, and a replay nothing. So is the first call of a kind in a stream that is not the default one, where
+    /// PyTorch has whoever captures warm up: its kernels are compiled then.
     pub fn run_as<R: Send, E: From<gradewise_kernels::Error> + Send>(
         &self,
         kind: Option<(&Fused, Kind)>,
@@ -440,15 +440,17 @@ impl Here {
         let kind = (kind, self.dtype, device.ordinal());
         let kinds = || fused.0.lock().unwrap_or_else(PoisonError::into_inner);
         self.run(|| {
-            let warms_up = self.stream != CUstream::NULL && {
+            let (is_known, is_full) = {
                 let known = kinds();
-                known.len() < MOST_KINDS && !known.contains(&kind)
+                (known.contains(&kind), known.len() >= MOST_KINDS)
             };
-            if !warms_up && !device.is_captured()? {
+            let is_captured = device.is_captured()?;
+            let warms_up = self.stream != CUstream::NULL && !is_known && !is_full;
+            if !(if is_captured { is_known } else { warms_up }) {
                 return work();
             }
-            let (value, is_complete) = device.fused(work)?;
-            if is_complete && warms_up {
+            let value = device.fused(work)?;
+            if !is_captured {
                 kinds().insert(kind);
             }
             Ok(value)

@@ -108,26 +108,20 @@ impl CudaDevice {
     }
 
     /// Runs `work`. Operators on elements that this thread calls meanwhile, in the stream that is in force now, may wait, to be computed
-    /// together by [fused](Fusion) kernels; the bits are the same. All that arrays hold afterwards is queued when this returns. Also says
-    /// whether all kernels were there.
+    /// together by [fused](Fusion) kernels; the bits are the same. All that arrays hold afterwards is queued when this returns.
     ///
-    /// Kernels that have to be compiled first are so after `work`, which launches the operators' own in their place: they serve the next call.
-    /// While another library captures the stream none is compiled. Inside of a capture of the device, of another scope, or without fusion
+    /// Kernels are compiled when they are needed first, but while another library captures the stream: then the operators' own take the
+    /// place of those that are missing. Inside of a capture of the device, of another scope, or without fusion
     /// ([`Options::fuse`](crate::Options::fuse)), `work` is all that runs.
     ///
     /// # Errors
     /// Those of `work`; [`Error::Cuda`] from the driver.
-    pub fn fused<R, E: From<Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(R, bool), E> {
+    pub fn fused<R, E: From<Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         let is_on = self.options().fuse && !self.gate().is_mine() && !fuse::is_recording(self);
         if !is_on || !fuse::is_possible() {
-            return Ok((work()?, true));
+            return work();
         }
-        let (value, missing) = self.fused_now(work)?;
-        let is_complete = missing.is_empty();
-        if !is_complete && !self.is_captured()? {
-            missing.compile(self);
-        }
-        Ok((value, is_complete))
+        self.fused_now(work).map(|(value, _)| value)
     }
 
     /// Whether the stream in force is being captured, by whomever.
@@ -138,12 +132,14 @@ impl CudaDevice {
         self.stream().is_capturing().map_err(|source| self.error("is_captured", source))
     }
 
-    /// The same, with whatever kernels there are.
+    /// What [`fused`](Self::fused) does where it is on, and the kernels that it lacked, of which there are none but in the unit tests of this
+    /// crate: they have neither a compiler nor the operators' own kernels.
     pub(super) fn fused_now<R, E: From<Error>>(
         &self,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<(R, fuse::Missing), E> {
-        fuse::begin(self, fuse::Extent::Stream(self.stream().raw()))?;
+        let is_captured = self.is_captured()?;
+        fuse::begin(self, fuse::Extent::Stream { stream: self.stream().raw(), is_captured })?;
         // A panic in `work` must not leave its values waiting for ever.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         let missing = fuse::end(self, !matches!(result, Ok(Ok(_))));

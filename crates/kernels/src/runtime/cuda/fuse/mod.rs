@@ -8,9 +8,8 @@
 //! The bits are those of the operators' own kernels: generated kernels call the same functions of elements (csrc/gradewise/functions.cuh), in
 //! the same order, and round wherever those round. A value that waits alone is computed by its operator's own kernel.
 //!
-//! Kernels are compiled between captures: the first capture finds out which are missing, and is repeated. A scope launches the operators' own
-//! kernels in place of those that are missing, and compiles them for the next one. Without a compiler, operators are launched as without this
-//! module.
+//! Kernels are compiled between captures: the first capture finds out which are missing, and is repeated. A scope compiles what it needs at
+//! once. Without a compiler, operators are launched as without this module.
 
 mod parts;
 mod pending;
@@ -50,8 +49,8 @@ const HAS_OWN_KERNELS: bool = !cfg!(test);
 pub(super) enum Extent {
     /// A capture of the device.
     Capture,
-    /// Work that runs, in this stream.
-    Stream(CUstream),
+    /// Work that runs in this stream, or that another library captures: then nothing is compiled meanwhile.
+    Stream { stream: CUstream, is_captured: bool },
 }
 
 /// Values that wait, of a capture or a scope of this thread.
@@ -77,7 +76,7 @@ impl Recording {
         let captures = self.device.gate().is_mine();
         match self.extent {
             Extent::Capture => captures,
-            Extent::Stream(stream) => !captures && self.device.stream().raw() == stream,
+            Extent::Stream { stream, .. } => !captures && self.device.stream().raw() == stream,
         }
     }
 }
@@ -228,18 +227,19 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
         (plan::compute(&mut recording.pending, targets, keeps), Arc::clone(&recording.library))
     });
     let Some((work, library)) = work else { return Ok(()) };
+    // Without a kernel for some of it, those of the operators for all: a kernel computes again what is another's result here.
+    let is_lacking = |work: &Work| !work.is_alone && is_missing(device, &library, &work.source.code);
+    if work.iter().any(is_lacking) {
+        flush(device)?;
+        let values = work.into_iter().flat_map(|work| work.values).collect();
+        let all = with(device, |recording| recording.pending.one_by_one(values));
+        return all.into_iter().flatten().try_for_each(|Value { operation, own, .. }| {
+            with(device, |recording| *recording.launched.entry(operation).or_insert(0) += 1);
+            launch_own(device, operation, own)
+        });
+    }
     for work in work {
         let Work { source, values, is_alone, arrays } = work;
-        // Without a kernel for all of it, those of its operators.
-        if !is_alone && launches_own(device, &library, &source.code) {
-            flush(device)?;
-            let all = with(device, |recording| recording.pending.one_by_one(values));
-            all.into_iter().flatten().try_for_each(|Value { operation, own, .. }| {
-                with(device, |recording| *recording.launched.entry(operation).or_insert(0) += 1);
-                launch_own(device, operation, own)
-            })?;
-            continue;
-        }
         // What holds the arrays goes: memory that the queue reads or writes stays as it is.
         device.hold_memory(true);
         let own = if is_alone {
@@ -260,19 +260,17 @@ fn compute(device: &CudaDevice, targets: &[Id]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the operators' own kernels are launched in place of a generated one: it cannot be had, or it is not compiled yet and the work
-/// runs now.
-fn launches_own(device: &CudaDevice, library: &Library, code: &Code) -> bool {
-    match library.find(code) {
-        Some(function) => function.is_none(),
-        None => {
-            let is_running = with(device, |recording| HAS_OWN_KERNELS && recording.extent != Extent::Capture);
-            let is_running = is_running.unwrap_or(false);
-            if is_running {
-                with(device, |recording| recording.missing.push(code.clone()));
-            }
-            is_running
+/// Whether a generated kernel cannot be had. One that a capture has not compiled yet is noted when it is launched.
+fn is_missing(device: &CudaDevice, library: &Library, code: &Code) -> bool {
+    if let Some(found) = library.find(code) {
+        return found.is_none();
+    }
+    let extent = with(device, |recording| recording.extent);
+    match extent {
+        Some(Extent::Stream { is_captured, .. }) if HAS_OWN_KERNELS => {
+            is_captured || library.get(device, code).is_none()
         }
+        _ => false,
     }
 }
 
@@ -306,7 +304,7 @@ fn launch(device: &CudaDevice, work: Launch) -> Result<()> {
         }
         Launch::Several { code, list, blocks, threads, stages } => {
             // Those of its stages, where it cannot be had.
-            if launches_own(device, &library, &code) {
+            if is_missing(device, &library, &code) {
                 return stages.into_iter().try_for_each(|stage| launch(device, Launch::One(Box::new(stage))));
             }
             let args = Args::new().large(&*list);
