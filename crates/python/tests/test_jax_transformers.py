@@ -132,6 +132,15 @@ def test_initial_values_are_those_of_the_bounds():
             assert 0.8 < ratio < 1.25, (name, coefficient, ratio)
 
 
+def test_rotary_frequencies_are_those_of_pytorch():
+    """They are no parameters: nothing that JAX transforms."""
+    shapes = jax.eval_shape(lambda: THEIRS["gatr"].GATr(**TINY["GATr"]).init(jax.random.key(0)))
+    own = dict(named(shapes))["blocks.0.attention.pos_encoding.inv_freq"]
+    theirs = OURS["gatr"].GATr(**TINY["GATr"]).blocks[0].attention.pos_encoding.inv_freq
+    np.testing.assert_allclose(own.values, theirs, rtol=1e-6)
+    assert len(jax.tree.leaves(shapes)) == len(dict(named(shapes))) - 1
+
+
 def need_transformations(total, one, many):
     """vmap, forward mode, forward over reverse and reverse over reverse, for a function of one scale of the inputs."""
     values = jax.jit(jax.vmap(total, (None, 0)))(1.0, many)

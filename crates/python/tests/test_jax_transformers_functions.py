@@ -11,6 +11,7 @@ import torch
 import gradewise.jax.lgatr
 from gradewise.torch.lgatr import primitives as lgatr_primitives
 from jax_transformers import THEIRS
+from sweeps import sampled
 from transformer_cases import OURS
 
 
@@ -26,8 +27,10 @@ def attention_inputs(before=(2, 3), heads=2, items=3, others=4):
     return [generator.normal(size=(*before, heads, *shape)) for shape in shapes]
 
 
-@pytest.mark.parametrize("mask", [(3, 4), (2, 3, 4), (2, 3, 1, 3, 4), (3, 2, 3, 4)])
-@pytest.mark.parametrize("is_bool", [True, False])
+MASKS = [(shape, is_bool) for shape in [(3, 4), (2, 3, 4), (2, 3, 1, 3, 4), (3, 2, 3, 4)] for is_bool in (True, False)]
+
+
+@pytest.mark.parametrize("mask, is_bool", sampled([pytest.param(*case) for case in MASKS], 5))
 def test_masks(mask, is_bool):
     generator = np.random.default_rng(6)
     values = generator.normal(size=mask)
