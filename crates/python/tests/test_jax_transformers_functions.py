@@ -11,6 +11,7 @@ import torch
 import gradewise.jax.lgatr
 from gradewise.torch.lgatr import primitives as lgatr_primitives
 from jax_transformers import THEIRS
+from sweeps import sampled
 from transformer_cases import OURS
 
 
@@ -26,14 +27,16 @@ def attention_inputs(before=(2, 3), heads=2, items=3, others=4):
     return [generator.normal(size=(*before, heads, *shape)) for shape in shapes]
 
 
-@pytest.mark.parametrize("mask", [(3, 4), (2, 3, 4), (2, 3, 1, 3, 4), (3, 2, 3, 4)])
-@pytest.mark.parametrize("is_bool", [True, False])
+MASKS = [(shape, is_bool) for shape in [(3, 4), (2, 3, 4), (2, 3, 1, 3, 4), (3, 2, 3, 4)] for is_bool in (True, False)]
+
+
+@pytest.mark.parametrize("mask, is_bool", sampled([pytest.param(*case) for case in MASKS], 5))
 def test_masks(mask, is_bool):
     generator = np.random.default_rng(6)
     values = generator.normal(size=mask)
     values = values > -0.8 if is_bool else values
     given = attention_inputs()
-    found = gradewise.jax.lgatr.sdp_attention(*map(jnp.asarray, given), attn_mask=values)
+    found = jax.jit(lambda *x: gradewise.jax.lgatr.sdp_attention(*x, attn_mask=values))(*given)
     expected = lgatr_primitives.sdp_attention(*map(torch.from_numpy, given), attn_mask=torch.from_numpy(values))
     for a, b in zip(found, expected):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-12, atol=1e-12)
@@ -44,12 +47,12 @@ def test_causal_attention_and_items_that_attend_to_none():
     mask = np.ones((3, 3), bool)
     mask[0, 0] = False
     run = lambda *x: gradewise.jax.lgatr.sdp_attention(*x, attn_mask=mask, is_causal=True, scale=0.3)  # noqa: E731
-    mv, s = run(*map(jnp.asarray, given))
+    mv, s = jax.jit(run)(*given)
     assert not mv[..., 0, :, :].any() and not s[..., 0, :].any()
     triangle = torch.from_numpy(mask & np.tri(3, dtype=bool))
     expected, _ = lgatr_primitives.sdp_attention(*map(torch.from_numpy, given), attn_mask=triangle, scale=0.3)
     np.testing.assert_allclose(mv[..., 1:, :, :], expected.numpy()[..., 1:, :, :], rtol=1e-12, atol=1e-12)
-    gradient = jax.grad(lambda x: run(x, *map(jnp.asarray, given[1:]))[0].sum())(jnp.asarray(given[0]))
+    gradient = jax.jit(jax.grad(lambda x: run(x, *given[1:])[0].sum()))(jnp.asarray(given[0]))
     assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
 
 

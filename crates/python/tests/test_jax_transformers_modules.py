@@ -48,8 +48,10 @@ def held(library, tree):
     return {name: np.asarray(x) for name, x in named(tree.parameters) if hasattr(x, "dtype")}
 
 
-@pytest.mark.parametrize("blocks", [0, pytest.param(1, marks=pytest.mark.whole)])
-@pytest.mark.parametrize("kind", TINY)
+SIZES = [("LGATr", 0), *[pytest.param(kind, 1, marks=pytest.mark.whole) for kind in TINY]]
+
+
+@pytest.mark.parametrize("kind, blocks", SIZES)
 def test_modules(library, kind, blocks):
     """Results and gradients of modules with a checkpoint's weights are the definition's."""
     options = {"num_blocks": blocks}

@@ -4,6 +4,8 @@ Features are arrays ``[blades, rows, features]`` of float64 (with ``jax_enable_x
 Operators work on the CPU and on CUDA devices, with first and second derivatives in reverse mode, under ``jit`` and ``vmap``. A batch is one
 call: ``vmap`` folds its axis into the rows, or into the features where parameters differ from example to example; operators that mix
 features then run by their parts, with linear maps as JAX's products of batches of matrices. Rows on several devices stay where they are.
+The transformers of geometric algebra are in :mod:`gradewise.jax.lgatr` and :mod:`gradewise.jax.gatr`.
+
 Wrong shapes raise :class:`gradewise.ShapeError` when a function is traced, other dtypes :class:`gradewise.DTypeError`.
 """
 
