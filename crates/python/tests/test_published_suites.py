@@ -29,6 +29,7 @@ def run(*arguments):
     return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(not SCRIPT.exists(), reason="the project is not checked out around the tests")
 def test_names_are_replaced(tmp_path):
     for name, text in FILES.items():
