@@ -92,7 +92,7 @@ impl Composite {
     /// steps. `edge_difference` and `concat_segment_mean` take the edges of each call instead of attributes. Views are "same", "reversed",
     /// "row", "list", "last" or "planes", one for each input and one for the result. With `groups` the last step is `split_heads`, and
     /// its history takes a gradient for each group. With `fused`, operators on elements are computed by kernels that are generated for several of
-    /// them, on a GPU: the same bits in fewer launches. That takes the host longer than the launches where the operators are few.
+    /// them where PyTorch captures: the same bits in fewer launches.
     #[new]
     #[pyo3(signature = (steps, views, result, groups=false, fused=false))]
     fn new(

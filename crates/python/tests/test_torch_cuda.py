@@ -8,7 +8,7 @@ import torch
 
 import gradewise
 import gradewise.torch as gt
-from gradewise.torch import cgenn, flash
+from gradewise.torch import cgenn, flash, gatr
 
 # Where a GPU is required, conftest.py fails without one.
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no CUDA device")
@@ -88,6 +88,37 @@ def test_a_replay_reads_the_edges_of_then():
             graph.replay()
             expected = reference(h.cpu(), (rows.cpu(), columns.cpu()))
             assert (y.cpu() - expected).norm() <= 1e-5 * expected.norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_captured_heads_have_the_bits_of_eager_ones(dtype):
+    """What GATr's heads are made of is computed by fused kernels under a capture, and by the first call in a stream of one's own."""
+    torch.manual_seed(1)
+    channels = dict(in_mv_channels=2, out_mv_channels=1, hidden_mv_channels=4)
+    scalars = dict(in_s_channels=3, out_s_channels=1, hidden_s_channels=6)
+    model = gatr.GATr(num_blocks=2, **channels, **scalars, attention={"num_heads": 2}, mlp={}).to("cuda", dtype)
+    inputs = torch.randn(3, 7, 2, 16, dtype=dtype, device="cuda"), torch.randn(3, 7, 3, dtype=dtype, device="cuda")
+
+    def step():
+        model.zero_grad(set_to_none=True)
+        outputs = model(*inputs)
+        torch.autograd.backward(outputs, [torch.ones_like(y) for y in outputs])
+        return [y.detach() for y in outputs] + [p.grad for p in model.parameters() if p.grad is not None]
+
+    expected = [x.clone() for x in step()]
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            found = step()
+            assert all(torch.equal(x, y) for x, y in zip(found, expected))
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = step()
+    for _ in range(2):
+        graph.replay()
+        assert len(results) == len(expected) and all(torch.equal(x, y) for x, y in zip(results, expected))
 
 
 def test_layers_as_one_in_other_streams():

@@ -48,7 +48,7 @@ def composite(
 ) -> Composite:
     """A composite with one of the views of ``_core.Composite`` for each input, and for the result. ``ordinary`` computes the same by nodes of
     PyTorch, for inputs and ends of edges. With ``groups`` the last step is ``split_heads``, and what :func:`run` gives are its groups. With ``fused``
-    operators on elements are computed together, on a GPU, for which it takes some of them."""
+    operators on elements are computed together where PyTorch captures: it pays for composites that have many of them."""
 
     def second(inputs: Sequence[Tensor], _: Tensor, grad: Tensor, needs: Sequence[bool], ends: Any) -> Gradients:
         # Each input by a name of its own: one may have been computed from another.
