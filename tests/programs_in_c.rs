@@ -275,8 +275,9 @@ fn taggers_of_jets() {
                 .collect();
             let sizes = Sizes { arrays: &[4 * particles], counted: true, outputs: 1 };
             let found = predictions(here, "tagger", dtype, &sizes, &samples);
-            // The rest frame magnifies the rounding of double precision by the square of a jet's γ.
-            let bound = if dtype == DType::F64 { 1e-11 } else { 1e-6 };
+            // The rest frame magnifies the rounding of double precision by the square of a jet's γ. In single precision both programs round
+            // sums of other orders: `pairs` differ by up to 1.1e-6 here.
+            let bound = if dtype == DType::F64 { 1e-11 } else { 3e-6 };
             agree_within(settings, dtype, &found, &expected, bound);
         }
     }
