@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from gradewise._transformers.options import cast, positive
@@ -100,3 +100,30 @@ class MLPConfig:
     def cast(cls, config: Any) -> MLPConfig:
         """A configuration, from one or from a dict."""
         return cast(cls, config)
+
+
+def attention_of_block(
+    config: Any, mv_channels: int, s_channels: Optional[int], dropout_prob: Optional[float]
+) -> SelfAttentionConfig:
+    """The attention of a block of so many channels."""
+    return replace(
+        SelfAttentionConfig.cast(config),
+        in_mv_channels=mv_channels,
+        out_mv_channels=mv_channels,
+        in_s_channels=s_channels,
+        out_s_channels=s_channels,
+        output_init="small",
+        dropout_prob=dropout_prob,
+    )
+
+
+def mlp_of_block(
+    config: Any, mv_channels: int, s_channels: Optional[int], dropout_prob: Optional[float]
+) -> MLPConfig:
+    """The perceptron of a block of so many channels, twice as wide within."""
+    return replace(
+        MLPConfig.cast(config),
+        mv_channels=(mv_channels, 2 * mv_channels, mv_channels),
+        s_channels=None if s_channels is None else (s_channels, 2 * s_channels, s_channels),
+        dropout_prob=dropout_prob,
+    )

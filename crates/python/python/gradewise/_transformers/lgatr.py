@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from gradewise._errors import ArgumentError
@@ -175,3 +175,41 @@ class MLPConfig:
     def cast(cls, config: Any) -> MLPConfig:
         """A configuration, from one or from a dict."""
         return cast(cls, config)
+
+
+def attention_of_block(
+    config: Any, mv_channels: int, s_channels: int, dropout_prob: Optional[float]
+) -> SelfAttentionConfig:
+    """The attention of a block of so many channels."""
+    return replace(
+        SelfAttentionConfig.cast(config),
+        in_mv_channels=mv_channels,
+        out_mv_channels=mv_channels,
+        in_s_channels=s_channels,
+        out_s_channels=s_channels,
+        output_init="small",
+        dropout_prob=dropout_prob,
+    )
+
+
+def cross_attention_of_block(
+    config: Any, channels: tuple[int, int], condition: tuple[int, int], dropout_prob: Optional[float]
+) -> CrossAttentionConfig:
+    """The attention of a block to a condition, of so many multivectors and scalars each."""
+    (mv, s), (mv_cond, s_cond) = channels, condition
+    return replace(
+        CrossAttentionConfig.cast(config),
+        q_mv_channels=mv,
+        q_s_channels=s,
+        kv_mv_channels=mv_cond,
+        kv_s_channels=s_cond,
+        out_mv_channels=mv,
+        out_s_channels=s,
+        output_init="small",
+        dropout_prob=dropout_prob,
+    )
+
+
+def mlp_of_block(config: Any, mv_channels: int, s_channels: int, dropout_prob: Optional[float]) -> MLPConfig:
+    """The perceptron of a block of so many channels."""
+    return replace(MLPConfig.cast(config), mv_channels=mv_channels, s_channels=s_channels, dropout_prob=dropout_prob)

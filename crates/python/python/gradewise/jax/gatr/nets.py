@@ -10,7 +10,7 @@ from jax import Array
 
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise._transformers.algebra import PROJECTIVE
-from gradewise._transformers.gatr import MLPConfig, SelfAttentionConfig
+from gradewise._transformers.gatr import SelfAttentionConfig, attention_of_block, mlp_of_block
 from gradewise.jax._transformers.definition import Definition, Draws, Parameters, exact, keys
 from gradewise.jax._transformers.features import Features, Pair, computed_again, enter, reinserted
 from gradewise.jax.gatr.attention import SelfAttention
@@ -41,21 +41,8 @@ class GATrBlock(Definition):
         self._again = tuple(checkpoint or ())
         if not set(self._again) <= {"mlp", "attention"}:
             raise ArgumentError(f"GATrBlock: checkpoint {list(self._again)}, expected 'mlp', 'attention' or both")
-        attention = replace(
-            SelfAttentionConfig.cast(attention),
-            in_mv_channels=mv_channels,
-            out_mv_channels=mv_channels,
-            in_s_channels=s_channels,
-            out_s_channels=s_channels,
-            output_init="small",
-            dropout_prob=dropout_prob,
-        )
-        mlp = replace(
-            MLPConfig.cast(mlp),
-            mv_channels=(mv_channels, 2 * mv_channels, mv_channels),
-            s_channels=None if s_channels is None else (s_channels, 2 * s_channels, s_channels),
-            dropout_prob=dropout_prob,
-        )
+        attention = attention_of_block(attention, mv_channels, s_channels, dropout_prob)
+        mlp = mlp_of_block(mlp, mv_channels, s_channels, dropout_prob)
         self._norm, self._attention, self._mlp = EquiLayerNorm(), SelfAttention(attention), GeoMLP(mlp)
 
     def _parameters(self, made: Draws) -> Parameters:

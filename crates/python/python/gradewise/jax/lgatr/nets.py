@@ -9,7 +9,12 @@ from typing import Any, Optional
 from jax import Array
 
 from gradewise._transformers.algebra import SPACETIME
-from gradewise._transformers.lgatr import CrossAttentionConfig, MLPConfig, SelfAttentionConfig
+from gradewise._transformers.lgatr import (
+    SelfAttentionConfig,
+    attention_of_block,
+    cross_attention_of_block,
+    mlp_of_block,
+)
 from gradewise.jax._transformers.definition import Definition, Draws, Parameters, exact, keys
 from gradewise.jax._transformers.features import Features, Pair, computed_again, enter, reinserted
 from gradewise.jax.lgatr.attention import CrossAttention, SelfAttention
@@ -53,8 +58,8 @@ class LGATrBlock(_Parts):
         self._inner = {
             "norm1": norm(),
             "norm2": norm(),
-            "attention": SelfAttention(_attention(attention, mv_channels, s_channels, dropout_prob), primitives),
-            "mlp": GeoMLP(_mlp(mlp, mv_channels, s_channels, dropout_prob), primitives),
+            "attention": SelfAttention(attention_of_block(attention, mv_channels, s_channels, dropout_prob), primitives),
+            "mlp": GeoMLP(mlp_of_block(mlp, mv_channels, s_channels, dropout_prob), primitives),
         }
 
     def run(
@@ -103,25 +108,17 @@ class ConditionalLGATrBlock(_Parts):
     ) -> None:
         primitives = primitives_of(primitives)
         norm = lambda: EquiLayerNorm(mv_channels, s_channels, elementwise_affine=norm_elementwise_affine)  # noqa: E731
-        cross = replace(
-            CrossAttentionConfig.cast(crossattention),
-            q_mv_channels=mv_channels,
-            q_s_channels=s_channels,
-            kv_mv_channels=mv_channels_cond,
-            kv_s_channels=s_channels_cond,
-            out_mv_channels=mv_channels,
-            out_s_channels=s_channels,
-            output_init="small",
-            dropout_prob=dropout_prob,
+        cross = cross_attention_of_block(
+            crossattention, (mv_channels, s_channels), (mv_channels_cond, s_channels_cond), dropout_prob
         )
         self._inner = {
             "norm1": norm(),
             "norm2": norm(),
             "norm3": norm(),
             "norm_cond": EquiLayerNorm(mv_channels_cond, s_channels_cond, elementwise_affine=norm_elementwise_affine),
-            "attention": SelfAttention(_attention(attention, mv_channels, s_channels, dropout_prob), primitives),
+            "attention": SelfAttention(attention_of_block(attention, mv_channels, s_channels, dropout_prob), primitives),
             "crossattention": CrossAttention(cross, primitives),
-            "mlp": GeoMLP(_mlp(mlp, mv_channels, s_channels, dropout_prob), primitives),
+            "mlp": GeoMLP(mlp_of_block(mlp, mv_channels, s_channels, dropout_prob), primitives),
         }
 
     def run(
@@ -160,22 +157,6 @@ class ConditionalLGATrBlock(_Parts):
         x = enter(SPACETIME, multivectors, scalars, name)
         cond = enter(SPACETIME, multivectors_cond, scalars_cond, f"{name}, condition")
         return self.run(parameters, x, cond, attn_kwargs, crossattn_kwargs, key).leave()
-
-
-def _attention(config: Any, mv_channels: int, s_channels: int, dropout_prob: Optional[float]) -> SelfAttentionConfig:
-    return replace(
-        SelfAttentionConfig.cast(config),
-        in_mv_channels=mv_channels,
-        out_mv_channels=mv_channels,
-        in_s_channels=s_channels,
-        out_s_channels=s_channels,
-        output_init="small",
-        dropout_prob=dropout_prob,
-    )
-
-
-def _mlp(config: Any, mv_channels: int, s_channels: int, dropout_prob: Optional[float]) -> MLPConfig:
-    return replace(MLPConfig.cast(config), mv_channels=mv_channels, s_channels=s_channels, dropout_prob=dropout_prob)
 
 
 class _Stack(Definition):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Optional
 
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
+from gradewise._transformers.gatr import attention_of_block, mlp_of_block
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, extra_features, run
-from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
 from gradewise.torch.gatr.layers.attention import SelfAttention
 from gradewise.torch.gatr.layers.composite import block_of
 from gradewise.torch.gatr.layers.mlp import GeoMLP
@@ -47,22 +46,9 @@ class GATrBlock(Layer):
             raise ArgumentError(f"GATrBlock: checkpoint {list(parts)}, expected 'mlp', 'attention' or both")
         self._checkpoint_mlp, self._checkpoint_attn = "mlp" in parts, "attention" in parts
         self.norm = EquiLayerNorm()
-        attention = replace(
-            SelfAttentionConfig.cast(attention),
-            in_mv_channels=mv_channels,
-            out_mv_channels=mv_channels,
-            in_s_channels=s_channels,
-            out_s_channels=s_channels,
-            output_init="small",
-            dropout_prob=dropout_prob,
-        )
+        attention = attention_of_block(attention, mv_channels, s_channels, dropout_prob)
         self.attention = SelfAttention(attention)
-        mlp = replace(
-            MLPConfig.cast(mlp),
-            mv_channels=(mv_channels, 2 * mv_channels, mv_channels),
-            s_channels=None if s_channels is None else (s_channels, 2 * s_channels, s_channels),
-            dropout_prob=dropout_prob,
-        )
+        mlp = mlp_of_block(mlp, mv_channels, s_channels, dropout_prob)
         self.mlp = GeoMLP(mlp)
 
     def _run(

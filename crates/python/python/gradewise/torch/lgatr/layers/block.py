@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Optional
 
 from torch import Tensor, nn
 
+from gradewise._transformers.lgatr import attention_of_block, cross_attention_of_block, mlp_of_block
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, extra_features, run
-from gradewise.torch.lgatr.config import CrossAttentionConfig, MLPConfig, PrimitivesConfig, SelfAttentionConfig
+from gradewise.torch.lgatr.config import PrimitivesConfig
 from gradewise.torch.lgatr.layers.attention import CrossAttention, SelfAttention
 from gradewise.torch.lgatr.layers.composite import block_of
 from gradewise.torch.lgatr.layers.mlp import GeoMLP
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm
-
-
-def _attention(config: Any, mv_channels: int, s_channels: int, dropout_prob: Optional[float]) -> SelfAttentionConfig:
-    return replace(
-        SelfAttentionConfig.cast(config),
-        in_mv_channels=mv_channels,
-        out_mv_channels=mv_channels,
-        in_s_channels=s_channels,
-        out_s_channels=s_channels,
-        output_init="small",
-        dropout_prob=dropout_prob,
-    )
-
-
-def _mlp(config: Any, mv_channels: int, s_channels: int, dropout_prob: Optional[float]) -> MLPConfig:
-    return replace(MLPConfig.cast(config), mv_channels=mv_channels, s_channels=s_channels, dropout_prob=dropout_prob)
 
 
 class LGATrBlock(Layer):
@@ -62,8 +46,8 @@ class LGATrBlock(Layer):
         affine = norm_elementwise_affine
         self.norm1 = EquiLayerNorm(mv_channels, s_channels, elementwise_affine=affine)
         self.norm2 = EquiLayerNorm(mv_channels, s_channels, elementwise_affine=affine)
-        self.attention = SelfAttention(_attention(attention, mv_channels, s_channels, dropout_prob), primitives)
-        self.mlp = GeoMLP(_mlp(mlp, mv_channels, s_channels, dropout_prob), primitives)
+        self.attention = SelfAttention(attention_of_block(attention, mv_channels, s_channels, dropout_prob), primitives)
+        self.mlp = GeoMLP(mlp_of_block(mlp, mv_channels, s_channels, dropout_prob), primitives)
 
     def _run(self, x: Features, extra: Optional[Features] = None, options: Optional[dict] = None) -> Features:
         made = block_of(self, x, extra, options)
@@ -125,20 +109,12 @@ class ConditionalLGATrBlock(Layer):
         self.norm2 = EquiLayerNorm(mv_channels, s_channels, elementwise_affine=affine)
         self.norm3 = EquiLayerNorm(mv_channels, s_channels, elementwise_affine=affine)
         self.norm_cond = EquiLayerNorm(mv_channels_cond, s_channels_cond, elementwise_affine=affine)
-        self.attention = SelfAttention(_attention(attention, mv_channels, s_channels, dropout_prob), primitives)
-        crossed = replace(
-            CrossAttentionConfig.cast(crossattention),
-            q_mv_channels=mv_channels,
-            q_s_channels=s_channels,
-            kv_mv_channels=mv_channels_cond,
-            kv_s_channels=s_channels_cond,
-            out_mv_channels=mv_channels,
-            out_s_channels=s_channels,
-            output_init="small",
-            dropout_prob=dropout_prob,
+        self.attention = SelfAttention(attention_of_block(attention, mv_channels, s_channels, dropout_prob), primitives)
+        crossed = cross_attention_of_block(
+            crossattention, (mv_channels, s_channels), (mv_channels_cond, s_channels_cond), dropout_prob
         )
         self.crossattention = CrossAttention(crossed, primitives)
-        self.mlp = GeoMLP(_mlp(mlp, mv_channels, s_channels, dropout_prob), primitives)
+        self.mlp = GeoMLP(mlp_of_block(mlp, mv_channels, s_channels, dropout_prob), primitives)
 
     def _run(
         self, x: Features, cond: Features, options: Optional[dict] = None, cross_options: Optional[dict] = None
