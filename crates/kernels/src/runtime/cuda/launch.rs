@@ -127,8 +127,8 @@ impl CudaDevice {
         if fuse::is_recording(self) { fuse::flush(self) } else { Ok(()) }
     }
 
-    /// Computes the values of a capture or a scope of this thread that wait. To be called before work that reads or writes memory by other means than a
-    /// kernel's arguments, and before a kernel that changes arrays which others hold.
+    /// Computes the values of a capture or a scope of this thread that wait. To be called before work that reads or writes memory by other means
+    /// than a kernel's arguments, and before a kernel that changes arrays which others hold.
     pub(crate) fn settle(&self) -> Result<()> {
         if fuse::is_recording(self) { fuse::settle(self) } else { Ok(()) }
     }

@@ -22,8 +22,8 @@ pub(super) const REFERENCES: usize = 2;
 /// order one: a boost of the input changes it by a rotation and by the rounding of double precision alone.
 #[derive(Clone, Debug)]
 pub struct JetBatch {
-    /// `[5, jets × particles, 4]`, the scalar and the four vectors of Cl(1,3): as vectors, the momentum of the particle and of the jet, in units of the jet's mass; as scalars, twice
-    /// the energy of the particle in units of that mass, and the logarithm of the mass over 100 GeV.
+    /// `[5, jets × particles, 4]`, the scalar and the four vectors of Cl(1,3): as vectors, the momentum of the particle and of the jet, in units of
+    /// the jet's mass; as scalars, twice the energy of the particle in units of that mass, and the logarithm of the mass over 100 GeV.
     pub features: Tensor,
     /// `[jets, particles, particles]`: products of momenta in units of the squared mass of the jet, at least 0; 0 for padding.
     pub products: Tensor,

@@ -138,6 +138,3 @@ fn there(batch: &JetBatch) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod definition;

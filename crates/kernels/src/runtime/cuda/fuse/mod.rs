@@ -1,9 +1,10 @@
 //! Fused kernels: what operators on elements compute is recorded, and kernels generated for several of them at once are launched.
 //!
-//! While a thread captures, or in a [scope](CudaDevice::fused) of its own, an operator that knows how its elements follow from those of its operands does not launch its kernel: it
-//! [describes](defer) the value. The value is computed once a kernel that knows no more than addresses gets one of an array that waits, or
-//! when the capture or the scope ends. A generated kernel computes it, with everything that it follows from and that waits too: in registers, at the
-//! positions that it needs. Values that are gone by then, as nothing holds their array any more, are never written.
+//! While a thread captures, or in a [scope](CudaDevice::fused) of its own, an operator that knows how its elements follow from those of its
+//! operands does not launch its kernel: it [describes](defer) the value. The value is computed once a kernel that knows no more than addresses
+//! gets one of an array that waits, or when the capture or the scope ends. A generated kernel computes it, with everything that it follows from
+//! and that waits too: in registers, at the positions that it needs. Values that are gone by then, as nothing holds their array any more, are
+//! never written.
 //!
 //! The bits are those of the operators' own kernels: generated kernels call the same functions of elements (csrc/gradewise/functions.cuh), in
 //! the same order, and round wherever those round. A value that waits alone is computed by its operator's own kernel.

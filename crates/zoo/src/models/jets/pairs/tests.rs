@@ -1,3 +1,5 @@
+mod definition;
+
 use super::*;
 use crate::{
     data::jets::{FourMomentum, JetSets},

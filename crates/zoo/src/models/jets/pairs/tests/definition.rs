@@ -1,6 +1,6 @@
 //! Biases and attention against their definitions, by loops over pairs of particles.
 
-use super::attention::{PairAttention, Pairs};
+use super::super::attention::{PairAttention, Pairs};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, DType, Device};
 use gradewise_nn::{Module, Placement, symmetry::relative_distance};
