@@ -30,6 +30,23 @@ stage() {
     echo "== $name: $((SECONDS - start)) s"
 }
 
+# begin NAME COMMAND…: a stage beside those that follow, which one process alone does not keep busy.
+# finish NAME: waits for it, and prints what it printed.
+declare -A begun
+begin() {
+    mkdir -p "$target"
+    stage "$@" >"$target/$1.log" 2>&1 &
+    begun[$1]=$!
+}
+finish() {
+    local status=0
+    wait "${begun[$1]}" || status=$?
+    cat "$target/$1.log"
+    return "$status"
+}
+# A gate that ends early, or by Ctrl-C, which a shell's background does not see, leaves nothing behind.
+trap 'for pid in "${begun[@]}"; do pkill -P "$pid" || true; done' EXIT
+
 # skip STAGE REASON: what this machine cannot check; the last line of a gate lists it.
 skip() {
     echo "not checked: $1: $2"
@@ -40,6 +57,15 @@ skip() {
 closing() {
     [ ${#skipped[@]} = 0 ] || printf 'not checked on this machine: %s\n' "${skipped[@]}"
     echo "== all stages passed in $SECONDS s"
+}
+
+# Tests without optimisation take more of the stack.
+tests() { RUST_MIN_STACK=16777216 cargo test --workspace --release; }
+
+# The tests, which are built; until the first of them starts, Cargo lets nothing else into its folder. Most of them take one thread.
+begin_tests() {
+    begin tests tests
+    until grep -q Running "$target/tests.log" || ! kill -0 "${begun[tests]}" 2>/dev/null; do sleep 1; done
 }
 
 # In the profile of the tests, as lints and all checks are: macros and build scripts are built once, and what crates of the registry
@@ -163,16 +189,9 @@ python_environment() {
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -r crates/python/requirements-ci.txt
 }
 
-fetch_python_environment() {
-    mkdir -p "$target"
-    python_environment >"$target/python-environment.log" 2>&1 &
-    fetching=$!
-}
-
 # The wheel for the CPU, and the tests of the package.
 python_wheel() {
     local venv=$target/python-venv wheel size seconds
-    wait "$fetching" || { cat "$target/python-environment.log" && return 1; }
     rm -rf "$target/wheels"
     PATH=$venv/bin:$PATH maturin build --quiet --release "${unoptimised[@]}" --manifest-path crates/python/Cargo.toml --out "$target/wheels"
     wheel=$(ls "$target"/wheels/gradewise-*.whl)
