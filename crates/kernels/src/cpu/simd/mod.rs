@@ -44,8 +44,16 @@ impl<K: Kernel> pulp::WithSimd for Entry<K> {
 }
 
 /// Runs `kernel` with the best instruction set of this machine.
+#[cfg(not(test))]
 pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(Entry(kernel))
+}
+
+/// Unit tests have scalar code alone: each instruction set is another copy of all kernels, which they would wait for a minute to be
+/// compiled. The tests of operators (`tests/`) and those that name an instruction set run the others.
+#[cfg(test)]
+pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
+    pulp::Simd::vectorize(pulp::Scalar::new(), Entry(kernel))
 }
 
 /// `a·b + c`, fused where that is one instruction.
