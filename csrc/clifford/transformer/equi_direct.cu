@@ -1,8 +1,8 @@
 // Equivariant linear maps of few rows, straight from the parameters: no matrices in memory, all pairs of planes in one launch.
 //
 // Such a launch runs its instructions once or a few times, so fetching them and waiting for memory take longer than arithmetic does. Hence
-// loops stay loops, elements go to shared memory by asynchronous copies, all of a block's under way at once, and the threads of a block share
-// the terms of its sums, eight groups of two warps, whose parts are added in order.
+// loops stay loops, elements go to shared memory by asynchronous copies, all of a block's under way at once, and the threads of a block
+// share the terms of its sums: eight groups of two warps, whose parts are added in order.
 #include "clifford/transformer/equi_launch.cuh"
 #include "clifford/transformer/equi_places.cuh"
 #include "ptx/async.cuh"
@@ -81,9 +81,9 @@ GW_DEVICE void await_staged() {
     }
 }
 
-/// Part of a matrix whose elements come from one place: scalars or a plane of results by scalars or a plane of features. The element of line r
-/// and column c in it is `factor` times that at `at` + r · line + c · column, zero where `at` is null, and further entries of the maps, from
-/// `next` to before `end`, at the same coefficients.
+/// Part of a matrix whose elements come from one place: scalars or a plane of results by scalars or a plane of features. The element of
+/// line r and column c in it is `factor` times that at `at` + r · line + c · column, zero where `at` is null, and further entries of the
+/// maps, from `next` to before `end`, at the same coefficients.
 template <class T>
 struct Region {
     const T* at;
@@ -134,7 +134,7 @@ struct Part {
     }
 };
 
-/// The sums over the groups in order, of which `parts` has a tile [LINES, WIDTH] each: calls write(line, place in it, sum) for all elements.
+/// The sums over the groups in order, of each of which `parts` has a tile [LINES, WIDTH]: calls write(line, place in it, sum) for all.
 template <int WIDTH, class C, class F>
 GW_DEVICE void sum_groups(const C* parts, const F& write) {
 #pragma unroll 1
@@ -257,8 +257,8 @@ GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>&
     });
 }
 
-/// The gradients of both matrices, and with `bias` the sums over rows of the first pair's gradients. blockIdx.x is a tile of a pair's features,
-/// blockIdx.y one of its results. THREADS threads.
+/// The gradients of both matrices, and with `bias` the sums over rows of the first pair's gradients. blockIdx.x is a tile of a pair's
+/// features, blockIdx.y one of its results. THREADS threads.
 template <class T>
 GW_DEVICE void equi_outer(const Places& places, const EquiSide<const T>& features, const EquiSide<const T>& grad, T* first, T* others,
                           T* bias, i64 rows) {
