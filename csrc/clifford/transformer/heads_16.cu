@@ -1,8 +1,8 @@
 // split_heads with a norm for 16 planes, and its gradient: csrc/clifford/transformer/heads.cu has the formula.
 //
-// As heads_short.cu, but the planes of a channel are in registers, in the order of their grades, which are known when compiling. Forward they go
-// to the thread's row in shared memory and are scaled there. For the gradient a thread reads x along the rows once and keeps it in shared
-// memory, a column for each thread, and writes the gradient from registers.
+// As heads_short.cu, but the planes of a channel are in registers, in the order of their grades, which are known when compiling. Forward
+// they go to the thread's row in shared memory and are scaled there. For the gradient a thread reads x along the rows once and keeps it in
+// shared memory, a column for each thread, and writes the gradient from registers.
 #include "clifford/transformer/heads_rows.cuh"
 #include "clifford/transformer/sixteen.cuh"
 
