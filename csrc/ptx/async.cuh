@@ -15,6 +15,13 @@ GW_DEVICE void copy_async_4(void* target, const void* source, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes));
 }
 
+/// Starts a copy of an element of 4 or 8 bytes if `there`, else of zero.
+template <class T>
+GW_DEVICE void copy_async_element(T* target, const T* source, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(target)), "l"(source), "n"(sizeof(T)),
+                 "r"(there ? static_cast<int>(sizeof(T)) : 0));
+}
+
 /// Starts a copy of BYTES, 4 or 8, to which both addresses must be aligned.
 template <int BYTES>
 GW_DEVICE void copy_async_small(void* target, const void* source) {

@@ -11,32 +11,33 @@ struct Jet {
     C value, slope;
 };
 
+/// Whether a function is s(x) or x·s(x) with s(x) = 1/(1 + e^-p(x)) and an odd polynomial p: GELU's approximation by tanh (Hendrycks and
+/// Gimpel 2016, arXiv:1606.08415) is, for (1 + tanh(u))/2 = 1/(1 + e^-2u).
+GW_DEVICE constexpr bool is_logistic(i32 kind) { return kind == SIGMOID || kind == SILU || kind == GELU_TANH; }
+
+/// Such a function, without branches.
+template <class C>
+GW_DEVICE Jet<C> logistic(i32 kind, C x) {
+    const C linear = kind == GELU_TANH ? C(1.5957691216057308) : C(1);
+    // Zero for the others, also where x² overflows.
+    const C cubic = kind == GELU_TANH ? C(0.071354816272600246) * x * x : C(0);
+    const C s = quotient(C(1), 1 + exponential(-x * (linear + cubic)));
+    const C slope = s * (1 - s) * (linear + 3 * cubic);
+    if (kind == SIGMOID) return {s, slope};
+    return {x * s, s + x * slope};
+}
+
 template <class C>
 GW_DEVICE Jet<C> activation(i32 kind, C x) {
-    switch (kind) {
-        case RELU: return {x > 0 ? x : C(0), x > 0 ? C(1) : C(0)};
-        case SIGMOID: {
-            const C s = sigmoid(x);
-            return {s, s * (1 - s)};
-        }
-        case TANH: {
-            const C t = tanh(x);
-            return {t, 1 - t * t};
-        }
-        case SILU: {
-            const C s = sigmoid(x);
-            return {x * s, s * (1 + x * (1 - s))};
-        }
-        case GELU: {
-            const C p = normal_cdf(x);
-            return {x * p, p + x * normal_pdf(x)};
-        }
-        case GELU_TANH: {
-            // Hendrycks and Gimpel 2016, arXiv:1606.08415.
-            const C k = C(0.79788456080286536), c = C(0.044715);
-            const C t = tanh(k * (x + c * x * x * x));
-            return {C(0.5) * x * (1 + t), C(0.5) * (1 + t) + C(0.5) * x * (1 - t * t) * k * (1 + 3 * c * x * x)};
-        }
-        default: return {C(1), C(0)};
+    if (is_logistic(kind)) return logistic(kind, x);
+    if (kind == GELU) {
+        const C p = normal_cdf(x);
+        return {x * p, p + x * normal_pdf(x)};
     }
+    if (kind == TANH) {
+        const C t = tanh(x);
+        return {t, 1 - t * t};
+    }
+    if (kind == RELU) return {x > 0 ? x : C(0), x > 0 ? C(1) : C(0)};
+    return {C(1), C(0)};
 }

@@ -77,11 +77,20 @@ GW_DEVICE void row_sums(C (&values)[N], C (&scratch)[N][WARPS][ROWS]) {
     }
 }
 
-/// A gate's factor of the first of N numbers, and the function of scalars of the others, with their slopes. One body of code for all.
+/// A gate's factor of the first of N numbers, and the function of scalars of the others, with their slopes. Functions without branches are
+/// computed side by side; of the others there is one body of code for all numbers.
 template <int N, class C>
 GW_DEVICE void functions(const SixteenPlanes& planes, C (&values)[N], C (&slopes)[N]) {
 #pragma unroll
     for (int n = 0; n < N; ++n) slopes[n] = 1;
+    if (is_logistic(planes.gate) && is_logistic(planes.scalar_gate)) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const Jet<C> jet = logistic(n == 0 ? planes.gate : planes.scalar_gate, values[n]);
+            values[n] = jet.value, slopes[n] = jet.slope;
+        }
+        return;
+    }
     const int count = planes.scalar_gate == NONE ? 1 : N;
 #pragma unroll 1
     for (int n = 0; n < count; ++n) {
@@ -155,15 +164,15 @@ struct Scales {
         C sums[2] = {norms, 0};
         own.each([&](C value) { sums[1] += value; });
         row_sums(sums, first);
-        mean = sums[0] / C(planes.channels);
+        mean = quotient(sums[0], C(planes.channels));
         const C least = C(planes.epsilon), count = C(planes.scalars > 0 ? planes.scalars : 1);
         // NaN stays NaN.
         scale = C(planes.gain) / root(mean < least ? least : mean);
-        scalar_mean = sums[1] / count;
+        scalar_mean = quotient(sums[1], count);
         C squares[1] = {0};
         own.each([&](C value) { squares[0] += (value - scalar_mean) * (value - scalar_mean); });
         row_sums(squares, second);
-        scalar_inverse = 1 / root(squares[0] / count + C(1e-5));
+        scalar_inverse = inverse_root(quotient(squares[0], count) + C(1e-5));
     }
 };
 
@@ -324,7 +333,7 @@ GW_DEVICE void norm_backward(const SixteenPlanes& planes, const T* __restrict__ 
         // The derivative of the scale, by way of the mean of the norms.
         through_mean = by.mean < C(planes.epsilon) ? C(0) : -sums[0] * by.scale / (by.mean * C(planes.channels));
         const C count = C(planes.scalars > 0 ? planes.scalars : 1);
-        mean = sums[1] / count, along = sums[2] / count;
+        mean = quotient(sums[1], count), along = quotient(sums[2], count);
     }
 
     // Over the rows of a channel or scalar, whose threads are half of a warp.

@@ -1,15 +1,28 @@
-// Equivariant linear maps of few rows, straight from the parameters: no matrices in memory, all pairs of planes in one launch. A block has a
-// tile of 32 × 32 results; elements of matrices are formed as tiles of them are needed.
+// Equivariant linear maps of few rows, straight from the parameters: no matrices in memory, all pairs of planes in one launch.
+//
+// Such a launch runs its instructions once or a few times, so fetching them and waiting for memory take longer than arithmetic does. Hence
+// loops stay loops, elements go to shared memory by asynchronous copies, all of a block's under way at once, and the threads of a block
+// share the terms of its sums: eight groups of two warps, whose parts are added in order.
 #include "clifford/transformer/equi_launch.cuh"
 #include "clifford/transformer/equi_places.cuh"
+#include "ptx/async.cuh"
 
-using equi_direct::DEPTH, equi_direct::MOST_ENTRIES, equi_direct::THREADS, equi_direct::TILE, equi_direct::WARPS;
-/// Rows of each warp.
-constexpr int EACH = TILE / WARPS;
-/// Elements of a row of terms in shared memory, which begins at a multiple of 16 bytes.
-constexpr int PITCH = DEPTH + 4;
-/// The lists by cells in shared memory.
-constexpr int MOST_CELLS = 4 * equi_direct::MOST_PAIRS + 1;
+using equi_direct::LINES, equi_direct::ROWS, equi_direct::SIDE, equi_direct::THREADS;
+/// Warps of a block, one for each line of a tile, and groups of threads, each with a part of the terms.
+constexpr int WARPS = THREADS / 32, GROUPS = 8, GROUP = THREADS / GROUPS;
+static_assert(WARPS == LINES && WARPS == SIDE, "a warp stages a line");
+/// Terms are padded to a multiple of this: each group has as many, in steps of four.
+constexpr u32 TERMS = 4 * GROUPS;
+
+/// Terms that are in shared memory at a time. Lines begin at multiples of 16 bytes, in different banks.
+template <class C>
+constexpr int PRODUCT_DEPTH = 768 / sizeof(C);
+template <class C>
+constexpr int OUTER_DEPTH = 1024 / sizeof(C);
+constexpr int ROW_PITCH = ROWS + 4;
+/// Blocks on a multiprocessor at least; twice the registers in double precision.
+template <class T>
+constexpr int BLOCKS = sizeof(T) > 4 ? 1 : 2;
 
 /// One side of a map: features, or results. `scalars` [scalars, rows] and `planes` [blades · channels, rows] are apart or adjacent.
 template <class T>
@@ -38,141 +51,306 @@ struct PairTiles {
     }
 };
 
-GW_DEVICE u32 tiles_of(u32 size) { return (size + TILE - 1) / TILE; }
+GW_DEVICE u32 tiles_of(u32 size, u32 tile) { return (size + tile - 1) / tile; }
 
-/// sums[n] += Σ_k left[line of n][k] · right[k][lane], over four terms at a time.
-template <class C, class F>
-GW_DEVICE void add_terms(C (&sums)[EACH], const C (&left)[TILE][PITCH], u32 warp, const F& right) {
-#pragma unroll 4
-    for (u32 k = 0; k < DEPTH; k += 4) {
-        C own[EACH][4];
-#pragma unroll
-        for (int n = 0; n < EACH; ++n) {
-#pragma unroll
-            for (int e = 0; e < 4; ++e) own[n][e] = left[warp + n * WARPS][k + e];
+/// Whether elements of type T are copied without waiting for them.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+template <class T>
+constexpr bool IS_ASYNC = sizeof(T) == sizeof(Compute<T>);
+#else
+template <class T>
+constexpr bool IS_ASYNC = false;
+#endif
+
+/// Begins a copy of an element, or of zero, to shared memory. `source` is an address that may be read, whether `there` or not.
+template <class T>
+GW_DEVICE void stage(Compute<T>& target, const T* source, bool there) {
+    if constexpr (IS_ASYNC<T>) {
+        copy_async_element(&target, source, there);
+    } else {
+        target = element_if(there, source);
+    }
+}
+
+/// Waits for the thread's own copies.
+template <class T>
+GW_DEVICE void await_staged() {
+    if constexpr (IS_ASYNC<T>) {
+        copy_async_commit();
+        copy_async_wait<0>();
+    }
+}
+
+/// Part of a matrix whose elements come from one place: scalars or a plane of results by scalars or a plane of features. The element of
+/// line r and column c in it is `factor` times that at `at` + r · line + c · column, zero where `at` is null, and further entries of the
+/// maps, from `next` to before `end`, at the same coefficients.
+template <class T>
+struct Region {
+    const T* at;
+    u32 line, column;
+    Compute<T> factor;
+    u32 next, end;
+};
+
+/// Regions by kind of line and of column: 0 for scalars, 1 and 2 for the planes of the pair.
+constexpr int KINDS = 3;
+
+/// The region of lines of kind `down`, results, and of columns of kind `across`, features, of a pair.
+template <class T>
+GW_DEVICE Region<T> region_of(const EquiSizes& size, const EquiParameters<const T>& from, const EquiEntries& entries, u32 pair, u32 down,
+                              u32 across) {
+    Region<T> region{nullptr, 0, 0, 1, 0, 0};
+    if (down > 0 && across > 0) {
+        const u32 cell = 4 * pair + 2 * (down - 1) + across - 1;
+        region.next = static_cast<u32>(entries.cell_first[cell]);
+        region.end = static_cast<u32>(entries.cell_first[cell + 1]);
+        region.line = size.channels_in * size.maps, region.column = size.maps;
+        if (region.next < region.end) {
+            region.at = from.weight + static_cast<u32>(entries.of_cells[2 * region.next]);
+            region.factor = Compute<T>(entries.of_cells[2 * region.next + 1]);
+            ++region.next;
         }
+    } else if (down > 0) {
+        if (from.to_planes != nullptr && down - 1 < size.mixed) region.at = from.to_planes + (down - 1) * size.scalars_in;
+        region.line = size.mixed * size.scalars_in, region.column = 1;
+    } else if (across > 0) {
+        if (from.to_scalars != nullptr && across - 1 < size.mixed) region.at = from.to_scalars + (across - 1);
+        region.line = size.mixed * size.channels_in, region.column = size.mixed;
+    } else {
+        region.at = from.between;
+        region.line = size.scalars_in, region.column = 1;
+    }
+    return region;
+}
+
+/// A line or column of a pair's matrix: its kind, and its number among those of this kind.
+struct Part {
+    u32 kind, number;
+
+    GW_DEVICE Part(u32 index, u32 scalars, u32 channels) {
+        const u32 after = scalars + channels;
+        kind = index < scalars ? 0 : index < after ? 1 : 2;
+        number = index < scalars ? index : index < after ? index - scalars : index - after;
+    }
+};
+
+/// The sums over the groups in order, of each of which `parts` has a tile [LINES, WIDTH]: calls write(line, place in it, sum) for all.
+template <int WIDTH, class C, class F>
+GW_DEVICE void sum_groups(const C* parts, const F& write) {
+#pragma unroll 1
+    for (u32 at = threadIdx.x; at < LINES * WIDTH; at += THREADS) {
+        C sum = parts[at];
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            const C value = right(k + e);
-#pragma unroll
-            for (int n = 0; n < EACH; ++n) sums[n] += own[n][e] * value;
-        }
+        for (int group = 1; group < GROUPS; ++group) sum += parts[group * LINES * WIDTH + at];
+        write(at / WIDTH, at % WIDTH, sum);
     }
 }
 
 /// Results of the map, with what is added; or with `transposed` the gradient of the features from that of the results. blockIdx.x is a
-/// tile of rows, blockIdx.y one of a pair's results. 256 threads.
+/// tile of rows, blockIdx.y one of a pair's results. THREADS threads.
 template <class T>
 GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>& from, const double* table, i32 transposed,
                             const EquiSide<const T>& features, const EquiSide<T>& results, i64 rows) {
     using C = Compute<T>;
-    __shared__ alignas(16) C matrix[TILE][PITCH];
-    __shared__ C values[DEPTH][TILE + 1];
-    // Elements of matrices wait for the coefficients alone, not for the list of them.
-    __shared__ double first_of_cell[MOST_CELLS], of_cells[2 * MOST_ENTRIES];
+    constexpr u32 DEPTH = PRODUCT_DEPTH<C>, PITCH = DEPTH + 4;
+    static_assert(DEPTH % TERMS == 0, "each group has as many terms");
+    // The matrix [LINES, PITCH] and the features [DEPTH, ROW_PITCH]; at the end the groups' parts.
+    __shared__ alignas(32) C shared[LINES * PITCH + DEPTH * ROW_PITCH];
+    static_assert(GROUPS * LINES * ROWS <= LINES * PITCH + DEPTH * ROW_PITCH, "the parts of sums have room");
+    __shared__ Region<T> regions[KINDS * KINDS];
+    C* const matrix = shared;
+    C* const values = shared + LINES * PITCH;
     const EquiSizes& size = places.size;
-    EquiEntries entries(table, size);
-    for (u32 i = threadIdx.x; i <= 4 * size.pairs; i += blockDim.x) first_of_cell[i] = entries.cell_first[i];
-    for (u32 i = threadIdx.x; i < 2 * size.entries; i += blockDim.x) of_cells[i] = entries.of_cells[i];
-    entries.cell_first = first_of_cell;
-    entries.of_cells = of_cells;
-    __syncthreads();
-    const u32 scalars_in = transposed ? size.scalars_out : size.scalars_in, channels_in = transposed ? size.channels_out : size.channels_in;
-    const u32 scalars_out = transposed ? size.scalars_in : size.scalars_out, channels_out = transposed ? size.channels_in : size.channels_out;
-    const PairTiles at(blockIdx.y, tiles_of(scalars_out + 2 * channels_out), tiles_of(2 * channels_out));
-    const u32 height = at.pair == 0 ? scalars_out + 2 * channels_out : 2 * channels_out;
-    const u32 depth = at.pair == 0 ? scalars_in + 2 * channels_in : 2 * channels_in;
-    const u32 lane = threadIdx.x % TILE, warp = threadIdx.x / TILE;
-    const i64 column = static_cast<i64>(blockIdx.x) * TILE + lane;
-    C sums[EACH] = {};
+    const EquiEntries entries(table, size);
+    const u32 all_in = transposed ? size.scalars_out : size.scalars_in, channels_in = transposed ? size.channels_out : size.channels_in;
+    const u32 all_out = transposed ? size.scalars_in : size.scalars_out, channels_out = transposed ? size.channels_in : size.channels_out;
+    const PairTiles at(blockIdx.y, tiles_of(all_out + 2 * channels_out, LINES), tiles_of(2 * channels_out, LINES));
+    // Scalars belong to the first pair.
+    const u32 scalars_in = at.pair == 0 ? all_in : 0, scalars_out = at.pair == 0 ? all_out : 0;
+    const u32 height = scalars_out + 2 * channels_out, depth = scalars_in + 2 * channels_in;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const i64 column = static_cast<i64>(blockIdx.x) * ROWS + lane;
+    // Lanes go along the parameters: their rows are terms of results, and lines of the gradient of features.
+    const u32 line = transposed ? lane % LINES : warp, first_term = transposed ? 2 * warp + lane / LINES : lane;
+    const u32 down = at.tile * LINES + line;
+    const Part of_line(down, scalars_out, channels_out);
+    const u32 group = threadIdx.x / GROUP, own_line = threadIdx.x % GROUP / 16 * 4, own_row = threadIdx.x % 16 * 2;
+    C sums[4][2] = {};
+#pragma unroll 1
     for (u32 begin = 0; begin < depth; begin += DEPTH) {
+        const u32 rest = depth - begin, terms = rest < DEPTH ? (rest + TERMS - 1) / TERMS * TERMS : DEPTH;
         if (begin > 0) __syncthreads();
-#pragma unroll
-        for (int n = 0; n < DEPTH / WARPS; ++n) {
-            const u32 index = begin + warp + n * WARPS;
-            const bool inside = index < depth && column < rows;
-            values[warp + n * WARPS][lane] =
-                inside ? widen(row_of(features, scalars_in, channels_in, at.pair, index, rows)[column]) : C(0);
+#pragma unroll 1
+        for (u32 k = warp; k < terms; k += WARPS) {
+            const bool there = begin + k < depth && column < rows;
+            const T* const row = row_of(features, all_in, channels_in, at.pair, there ? begin + k : 0, rows);
+            stage(values[k * ROW_PITCH + lane], row + (there ? column : 0), there);
         }
-        constexpr int OWN = TILE * DEPTH / THREADS;
-        ElementSource<T> sources[OWN];
-#pragma unroll
-        for (int n = 0; n < OWN; ++n) {
-            const u32 row = at.tile * TILE + warp + n % EACH * WARPS, own = begin + n / EACH * TILE + lane;
-            if (row >= height || own >= depth) continue;
-            sources[n] = element_source<T>(places, from, entries, at.pair, transposed ? own : row, transposed ? row : own);
+        // While features are on their way.
+        if (begin == 0) {
+            if (threadIdx.x < KINDS * KINDS) {
+                const u32 kind = threadIdx.x / KINDS, other = threadIdx.x % KINDS;
+                Region<T> region = region_of(size, from, entries, at.pair, transposed ? other : kind, transposed ? kind : other);
+                if (transposed) {
+                    const u32 step = region.line;
+                    region.line = region.column, region.column = step;
+                }
+                regions[threadIdx.x] = region;
+            }
+            __syncthreads();
         }
-#pragma unroll
-        for (int n = 0; n < OWN; ++n) matrix[warp + n % EACH * WARPS][n / EACH * TILE + lane] = sources[n].value(entries);
+        bool is_plain = true;
+#pragma unroll 1
+        for (u32 k = first_term; k < terms; k += 32) {
+            const Part of_term(begin + k, scalars_in, channels_in);
+            const Region<T>& region = regions[of_line.kind * KINDS + of_term.kind];
+            const bool there = down < height && begin + k < depth && region.at != nullptr;
+            const T* const source = there ? region.at + (of_line.number * region.line + of_term.number * region.column) : from.weight;
+            stage(matrix[line * PITCH + k], source, there);
+            is_plain &= region.next == region.end && region.factor == C(1);
+        }
+        await_staged<T>();
+        // Elements with a factor, or of several entries. Each thread has copied its own.
+        if (!is_plain) {
+#pragma unroll 1
+            for (u32 k = first_term; k < terms; k += 32) {
+                if (down >= height || begin + k >= depth) continue;
+                const Part of_term(begin + k, scalars_in, channels_in);
+                const Region<T>& region = regions[of_line.kind * KINDS + of_term.kind];
+                C element = region.factor * matrix[line * PITCH + k];
+                const T* const coefficients = from.weight + (of_line.number * region.line + of_term.number * region.column);
+                for (u32 entry = region.next; entry < region.end; ++entry) {
+                    element += C(entries.of_cells[2 * entry + 1]) * widen(coefficients[static_cast<u32>(entries.of_cells[2 * entry])]);
+                }
+                matrix[line * PITCH + k] = element;
+            }
+        }
         __syncthreads();
-        add_terms(sums, matrix, warp, [&](u32 k) { return values[k][lane]; });
-    }
-    if (column >= rows) return;
+        const u32 own = terms / GROUPS, end = (group + 1) * own;
+#pragma unroll 1
+        for (u32 k = group * own; k < end; k += 4) {
+            C left[4][4], right[4][2];
 #pragma unroll
-    for (int n = 0; n < EACH; ++n) {
-        const u32 row = at.tile * TILE + warp + n * WARPS;
-        if (row >= height) continue;
-        if (!transposed && at.pair == 0) sums[n] += widen(bias_element<T>(size, from, row));
-        row_of(results, scalars_out, channels_out, at.pair, row, rows)[column] = narrow<T>(sums[n]);
+            for (int n = 0; n < 4; ++n) load<4>(&matrix[(own_line + n) * PITCH + k], left[n]);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) load<2>(&values[(k + e) * ROW_PITCH + own_row], right[e]);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+#pragma unroll
+                for (int n = 0; n < 4; ++n) {
+#pragma unroll
+                    for (int r = 0; r < 2; ++r) sums[n][r] += left[n][e] * right[e][r];
+                }
+            }
+        }
     }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < 4; ++n) store<2>(&shared[(group * LINES + own_line + n) * ROWS + own_row], sums[n]);
+    __syncthreads();
+    sum_groups<ROWS>(shared, [&](u32 line, u32 lane, C sum) {
+        const u32 row = at.tile * LINES + line;
+        const i64 column = static_cast<i64>(blockIdx.x) * ROWS + lane;
+        if (row >= height || column >= rows) return;
+        if (!transposed && at.pair == 0) sum += widen(bias_element<T>(size, from, row));
+        row_of(results, all_out, channels_out, at.pair, row, rows)[column] = narrow<T>(sum);
+    });
 }
 
-/// The gradients of both matrices, and with `bias` the sums over rows of the first pair's gradients. blockIdx.x is a tile of a pair's features,
-/// blockIdx.y one of its results. 256 threads.
+/// The gradients of both matrices, and with `bias` the sums over rows of the first pair's gradients. blockIdx.x is a tile of a pair's
+/// features, blockIdx.y one of its results. THREADS threads.
 template <class T>
 GW_DEVICE void equi_outer(const Places& places, const EquiSide<const T>& features, const EquiSide<const T>& grad, T* first, T* others,
                           T* bias, i64 rows) {
     using C = Compute<T>;
-    __shared__ alignas(16) C of_grad[TILE][PITCH];
-    __shared__ C of_features[TILE][DEPTH + 1];
+    constexpr u32 DEPTH = OUTER_DEPTH<C>, PITCH = DEPTH + 4;
+    static_assert(DEPTH % TERMS == 0, "each group has as many terms");
+    // Lines of the gradient, then of the features; at the end the groups' parts.
+    __shared__ alignas(32) C shared[2 * SIDE * PITCH];
+    static_assert(GROUPS * SIDE <= 2 * PITCH, "the parts of sums have room");
+    C* const of_grad = shared;
+    C* const of_features = shared + SIDE * PITCH;
     const EquiSizes& size = places.size;
-    const PairTiles at(blockIdx.y, tiles_of(places.top_out()), tiles_of(2 * size.channels_out));
+    const PairTiles at(blockIdx.y, tiles_of(places.top_out(), SIDE), tiles_of(2 * size.channels_out, SIDE));
     const u32 height = at.pair == 0 ? places.top_out() : 2 * size.channels_out;
     const u32 width = at.pair == 0 ? places.top_in() : 2 * size.channels_in;
-    if (blockIdx.x * TILE >= width) return;  // The first pair has more tiles.
-    const u32 lane = threadIdx.x % TILE, warp = threadIdx.x / TILE;
+    if (blockIdx.x * SIDE >= width) return;  // The first pair has more tiles.
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 down = at.tile * SIDE + warp, across = blockIdx.x * SIDE + warp;
+    const bool is_down = down < height, is_across = across < width;
+    const T* const grads = row_of(grad, size.scalars_out, size.channels_out, at.pair, is_down ? down : 0, rows);
+    const T* const own_features = row_of(features, size.scalars_in, size.channels_in, at.pair, is_across ? across : 0, rows);
     const bool adds = bias != nullptr && at.pair == 0 && blockIdx.x == 0;
-    C sums[EACH] = {}, totals[EACH] = {};
+    // Lines of the tile's result that a thread has, and eight after each.
+    const u32 group = threadIdx.x / GROUP, own_down = threadIdx.x % GROUP / 8, own_across = threadIdx.x % 8;
+    C sums[2][2] = {}, total = 0;
+#pragma unroll 1
     for (i64 begin = 0; begin < rows; begin += DEPTH) {
+        const i64 rest = rows - begin;
+        const u32 terms = rest < DEPTH ? (static_cast<u32>(rest) + TERMS - 1) / TERMS * TERMS : DEPTH;
         if (begin > 0) __syncthreads();
-#pragma unroll
-        for (int n = 0; n < TILE * DEPTH / THREADS; ++n) {
-            const u32 line = warp + n % EACH * WARPS, place = n / EACH * TILE + lane;
-            const u32 down = at.tile * TILE + line, across = blockIdx.x * TILE + line;
-            const i64 row = begin + place;
-            const bool is_down = down < height && row < rows, is_across = across < width && row < rows;
-            of_grad[line][place] =
-                is_down ? widen(row_of(grad, size.scalars_out, size.channels_out, at.pair, down, rows)[row]) : C(0);
-            of_features[line][place] =
-                is_across ? widen(row_of(features, size.scalars_in, size.channels_in, at.pair, across, rows)[row]) : C(0);
+#pragma unroll 1
+        for (u32 k = lane; k < terms; k += 32) {
+            const bool there = k < rest;
+            const i64 row = there ? begin + k : 0;
+            stage(of_grad[warp * PITCH + k], grads + row, there && is_down);
+            stage(of_features[warp * PITCH + k], own_features + row, there && is_across);
         }
+        await_staged<T>();
         __syncthreads();
-        add_terms(sums, of_grad, warp, [&](u32 k) { return of_features[lane][k]; });
-        if (adds) add_terms(totals, of_grad, warp, [](u32) { return C(1); });
-    }
-    const u32 across = blockIdx.x * TILE + lane;
+        if (adds) {
+            for (u32 k = lane; k < terms; k += 32) total += of_grad[warp * PITCH + k];
+        }
+        const u32 own = terms / GROUPS, end = (group + 1) * own;
+#pragma unroll 1
+        for (u32 k = group * own; k < end; k += 4) {
+            C left[2][4], right[2][4];
 #pragma unroll
-    for (int n = 0; n < EACH; ++n) {
-        const u32 down = at.tile * TILE + warp + n * WARPS;
-        if (down >= height) continue;
-        if (adds && lane == 0) bias[down] = narrow<T>(totals[n]);
-        if (across >= width) continue;
-        if (at.pair == 0) {
-            first[down * width + across] = narrow<T>(sums[n]);
-        } else {
-            others[((at.pair - 1) * height + down) * width + across] = narrow<T>(sums[n]);
+            for (int n = 0; n < 2; ++n) {
+                load<4>(&of_grad[(own_down + 8 * n) * PITCH + k], left[n]);
+                load<4>(&of_features[(own_across + 8 * n) * PITCH + k], right[n]);
+            }
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+#pragma unroll
+                for (int n = 0; n < 2; ++n) {
+#pragma unroll
+                    for (int m = 0; m < 2; ++m) sums[n][m] += left[n][e] * right[m][e];
+                }
+            }
         }
     }
+    if (adds) {
+#pragma unroll
+        for (int offset = 16; offset > 0; offset /= 2) total += __shfl_xor_sync(0xffffffffu, total, offset);
+        if (lane == 0 && is_down) bias[down] = narrow<T>(total);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+        for (int m = 0; m < 2; ++m) shared[(group * SIDE + own_down + 8 * n) * SIDE + own_across + 8 * m] = sums[n][m];
+    }
+    __syncthreads();
+    sum_groups<SIDE>(shared, [&](u32 line, u32 lane, C sum) {
+        const u32 down = at.tile * SIDE + line, across = blockIdx.x * SIDE + lane;
+        if (down >= height || across >= width) return;
+        if (at.pair == 0) {
+            first[down * width + across] = narrow<T>(sum);
+        } else {
+            others[((at.pair - 1) * height + down) * width + across] = narrow<T>(sum);
+        }
+    });
 }
 
 #define GW_KERNELS(T, NAME)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) gw_equi_product_##NAME(                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS<T>) gw_equi_product_##NAME(                                      \
         EquiSizes size, EquiParameters<const T> from, const double* table, i32 transposed, EquiSide<const T> features,   \
         EquiSide<T> results, i64 rows) {                                                                                 \
         begin_kernel();                                                                                                  \
         equi_product<T>({size}, from, table, transposed, features, results, rows);                                       \
     }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) gw_equi_outer_##NAME(                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS<T>) gw_equi_outer_##NAME(                                        \
         EquiSizes size, EquiSide<const T> features, EquiSide<const T> grad, T* first, T* others, T* bias, i64 rows) {     \
         begin_kernel();                                                                                                  \
         equi_outer<T>({size}, features, grad, first, others, bias, rows);                                                \

@@ -1,7 +1,8 @@
-// The gradient of split_heads with a norm for 16 planes: csrc/clifford/transformer/heads.cu has the formula.
+// split_heads with a norm for 16 planes, and its gradient: csrc/clifford/transformer/heads.cu has the formula.
 //
-// As heads_short.cu, but the planes of a channel are in registers, in the order of their grades, which are known when compiling. A thread reads
-// x along the rows once and keeps it in shared memory, a column for each thread, and writes the gradient from registers.
+// As heads_short.cu, but the planes of a channel are in registers, in the order of their grades, which are known when compiling. Forward
+// they go to the thread's row in shared memory and are scaled there. For the gradient a thread reads x along the rows once and keeps it in
+// shared memory, a column for each thread, and writes the gradient from registers.
 #include "clifford/transformer/heads_rows.cuh"
 #include "clifford/transformer/sixteen.cuh"
 
@@ -16,26 +17,98 @@ struct SixteenLines {
     float factor[PLANES];
 };
 
+/// The lines of a thread's head in the planes.
+template <class T>
+struct Lines {
+    const SixteenLines& planes;
+    const Heads& sizes;
+    i64 g, h, count, row, first;
+
+    GW_DEVICE Lines(const SixteenLines& planes, const Heads& sizes, const Rows<T>& rows)
+        : planes(planes), sizes(sizes), g(rows.g), h(rows.h), count(sizes.rows()), row(rows.first + (rows.there ? rows.lane : 0)),
+          first(sizes.groups * sizes.scalars * sizes.heads) {}
+
+    /// Places in the planes.
+    GW_DEVICE i64 channel(int c) const { return (first + sizes.multivector.of(g, c, h)) * count + row; }
+    GW_DEVICE i64 scalar(int s) const { return sizes.scalar.of(g, s, h) * count + row; }
+
+    GW_DEVICE void read(const T* x, int c, Compute<T> (&values)[PLANES]) const {
+        const auto* const base = reinterpret_cast<const char*>(x + channel(c));
+#pragma unroll
+        for (int i = 0; i < PLANES; ++i) values[i] = widen(*reinterpret_cast<const T*>(base + planes.offset[i]));
+    }
+};
+
+/// The sum of the norms of the grades.
+template <class C>
+GW_DEVICE C sum_of_norms(const SquareSum<C> (&forms)[GRADES]) {
+    C norms = 0;
+#pragma unroll
+    for (int grade = 0; grade < GRADES; ++grade) {
+        const C form = forms[grade].value();
+        norms += form < 0 ? -form : form;
+    }
+    return norms;
+}
+
+template <class T>
+GW_DEVICE void split(const T* x, T* heads, const SixteenLines& planes, const Heads& sizes, double epsilon, double gain) {
+    using C = Compute<T>;
+    const HeadStrides strides = together(sizes);
+    const Rows<T> rows(sizes, strides, shared(1, sizes.width(), sizeof(C)));
+    if (rows.count <= 0) return;
+    const Lines<T> lines(planes, sizes, rows);
+    const int channels = static_cast<int>(sizes.channels), scalars = static_cast<int>(sizes.scalars), multivectors = PLANES * channels;
+    C* const own = rows.own;
+    C norms = 0;
+#pragma unroll 1
+    for (int c = 0; c < channels; ++c) {
+        C values[PLANES];
+        lines.read(x, c, values);
+        SquareSum<C> forms[GRADES];
+#pragma unroll
+        for (int i = 0; i < PLANES; ++i) {
+            forms[grade_of(i)].add(C(planes.factor[i]), values[i]);
+            own[planes.element[i] + c] = values[i];
+        }
+        norms += sum_of_norms(forms);
+    }
+    C sum = 0;
+#pragma unroll 4
+    for (int s = 0; s < scalars; ++s) {
+        const C value = widen(x[lines.scalar(s)]);
+        own[multivectors + s] = value;
+        sum += value;
+    }
+    const C norm = norms / C(channels), least = C(epsilon);
+    const C scale = C(gain) / root(norm < least ? least : norm);
+    const bool is_query = rows.g == sizes.query;
+#pragma unroll 1
+    for (int c = 0; c < channels; ++c) {
+#pragma unroll
+        for (int i = 0; i < PLANES; ++i) own[planes.element[i] + c] *= is_query ? scale * C(planes.factor[i]) : scale;
+    }
+    if (scalars > 0) {
+        const C mean = sum / C(scalars);
+        C squares = 0;
+        for (int s = multivectors; s < multivectors + scalars; ++s) squares += (own[s] - mean) * (own[s] - mean);
+        const C inverse = inverse_deviation(squares, scalars);
+        for (int s = multivectors; s < multivectors + scalars; ++s) own[s] = (own[s] - mean) * inverse;
+    }
+    __syncwarp();
+    rows.write_heads_wide(heads, strides);
+}
+
 template <class T>
 GW_DEVICE void split_backward(const T* x, const HeadRows<T>& grad, T* out, const SixteenLines& planes, const Heads& sizes, double epsilon,
                               double gain) {
     using C = Compute<T>;
     const Rows<T> rows(sizes, grad.strides, shared_16(sizes.width(), sizeof(C)));
     const int channels = static_cast<int>(sizes.channels), scalars = static_cast<int>(sizes.scalars), multivectors = PLANES * channels;
-    const i64 count = sizes.rows(), first = sizes.groups * sizes.scalars * sizes.heads;
-    const i64 row = rows.first + (rows.there ? rows.lane : 0);
-    const auto channel_at = [&](int c) { return (first + sizes.multivector.of(rows.g, c, rows.h)) * count + row; };
-    const auto scalar_at = [&](int s) { return sizes.scalar.of(rows.g, s, rows.h) * count + row; };
+    const Lines<T> lines(planes, sizes, rows);
     C values[PLANES] = {};
-    // Warps past the last head read nothing.
-    const auto read_channel = [&](int c) {
-        if (rows.count <= 0) return;
-        const auto* const base = reinterpret_cast<const char*>(x + channel_at(c));
-#pragma unroll
-        for (int i = 0; i < PLANES; ++i) values[i] = widen(*reinterpret_cast<const T*>(base + planes.offset[i]));
-    };
-    // Under way while the rows of the gradient are.
-    read_channel(0);
+    // Under way while the rows of the gradient are. Warps past the last head read nothing.
+    if (rows.count > 0) lines.read(x, 0, values);
     rows.read_heads(grad);
     __syncwarp();
     if (rows.count <= 0) return;
@@ -58,12 +131,8 @@ GW_DEVICE void split_backward(const T* x, const HeadRows<T>& grad, T* out, const
             along += turned(i, c) * values[i];
             kept[(planes.element[i] + c) * LANES] = values[i];
         }
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) {
-            const C form = forms[grade].value();
-            norms += form < 0 ? -form : form;
-        }
-        if (c + 1 < channels) read_channel(c + 1);
+        norms += sum_of_norms(forms);
+        if (c + 1 < channels) lines.read(x, c + 1, values);
     }
     const C norm = norms / C(channels), least = C(epsilon), clamped = norm < least ? least : norm;
     const C scale = C(gain) / root(clamped);
@@ -82,7 +151,7 @@ GW_DEVICE void split_backward(const T* x, const HeadRows<T>& grad, T* out, const
             const C form = forms[grade].value();
             pulls[grade] = form > 0 ? pull : form < 0 ? -pull : C(0);
         }
-        auto* const base = reinterpret_cast<char*>(out + channel_at(c));
+        auto* const base = reinterpret_cast<char*>(out + lines.channel(c));
 #pragma unroll
         for (int i = 0; i < PLANES; ++i) {
             const C result = scale * turned(i, c) - pulls[grade_of(i)] * C(planes.factor[i]) * values[i];
@@ -93,7 +162,7 @@ GW_DEVICE void split_backward(const T* x, const HeadRows<T>& grad, T* out, const
     C sum = 0, slopes = 0;
 #pragma unroll 4
     for (int s = 0; s < scalars; ++s) {
-        const C value = widen(x[scalar_at(s)]);
+        const C value = widen(x[lines.scalar(s)]);
         kept[(multivectors + s) * LANES] = value;
         sum += value;
         slopes += slope[multivectors + s];
@@ -110,13 +179,19 @@ GW_DEVICE void split_backward(const T* x, const HeadRows<T>& grad, T* out, const
 #pragma unroll 4
     for (int s = 0; s < scalars; ++s) {
         const C difference = kept[(multivectors + s) * LANES] - mean;
-        out[scalar_at(s)] = narrow<T>(inverse * (slope[multivectors + s] - mean_slope - difference * bend));
+        out[lines.scalar(s)] = narrow<T>(inverse * (slope[multivectors + s] - mean_slope - difference * bend));
     }
 }
 
 }  // namespace
 
 #define GW_KERNELS(T, NAME)                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(256, sizeof(T) > 4 ? 2 : 4) gw_split_heads_16_fwd_##NAME(                       \
+        const T* x, T* heads, const __grid_constant__ SixteenLines planes, GW_PARAMETER Heads sizes, double epsilon,             \
+        double gain) {                                                                                                           \
+        begin_kernel();                                                                                                          \
+        split<T>(x, heads, planes, sizes, epsilon, gain);                                                                        \
+    }                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, sizeof(T) > 4 ? 2 : 3) gw_split_heads_16_bwd_##NAME(                       \
         const T* x, const T* first, const T* second, const T* third, T* out, const __grid_constant__ SixteenLines planes,        \
         GW_PARAMETER Heads sizes, HeadStrides strides, double epsilon, double gain) {                                            \

@@ -142,6 +142,30 @@ struct Rows {
                      [&](int, int, i64 to, C value) { target[to] = narrow<T>(value); });
     }
 
+    /// The same, WIDE elements in one store where they may be.
+    GW_DEVICE void write_heads_wide(T* heads, const HeadStrides& strides) const {
+        T* const target = heads + g * strides.group + h * strides.head;
+        const i64 distances = width | strides.batch | strides.item;
+        if (distances % WIDE != 0 || reinterpret_cast<u64>(target) % (WIDE * sizeof(T)) != 0) return write_heads(heads, strides);
+        const int units = width / WIDE;
+        int r = lane / units, u = lane - r * units;
+#pragma unroll 2
+        for (int at = 0; at < units; ++at) {
+            const i64 to = __shfl_sync(0xffffffffu, place, r & (LANES - 1)) + u * WIDE;
+            if (r < count) {
+                C values[WIDE];
+#pragma unroll
+                for (int v = 0; v < WIDE; ++v) values[v] = all[r * pitch + u * WIDE + v];
+                store<WIDE>(target + to, values);
+            }
+            u += LANES;
+            while (u >= units) {
+                u -= units;
+                ++r;
+            }
+        }
+    }
+
     /// Multiplies the multivectors of the group of queries by the quadratic form.
     GW_DEVICE void turn_queries(const HeadForm& form, C* row) const {
         if (g != sizes.query) return;

@@ -98,6 +98,9 @@ pub fn heads_agree_with_double_precision(device: &Device) {
         return;
     }
     let own = [
+        "split_heads_16_fwd",
+        "split_heads_short_fwd",
+        "split_heads_fwd",
         "split_heads_16_bwd",
         "split_heads_short_bwd",
         "split_heads_bwd",

@@ -92,7 +92,7 @@ pub(super) fn forward(
     if out.elements() == 0 {
         return Ok(out);
     }
-    if direct::serves(maps, sizes) {
+    if direct::serves(sizes) {
         direct::forward(&call, operands, &out)?;
         return Ok(out);
     }
@@ -156,7 +156,7 @@ pub(super) fn backward(
         like.map(|like| Array::for_kernel(NAME, like.shape(), dtype, device)).transpose()
     };
     let of_scalars = new(operands.scalars)?;
-    let (of_first, of_others, of_bias) = if direct::serves(maps, sizes) {
+    let (of_first, of_others, of_bias) = if direct::serves(sizes) {
         direct::of_features(&call, operands, grad, (&of_x, of_scalars.as_ref()))?;
         direct::of_matrices(&call, operands, grad, has_bias(operands))?
     } else {

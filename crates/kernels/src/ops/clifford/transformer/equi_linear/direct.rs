@@ -2,12 +2,12 @@
 //! (csrc/clifford/transformer/equi_direct.cu). With many rows, products of matrices pay.
 
 use super::{
-    Maps, NAME, Operands, Sizes,
+    NAME, Operands, Sizes,
     call::{Call, parameters},
 };
 use crate::{
     Array, Result,
-    csrc::equi_direct::{MOST_ENTRIES, THREADS, TILE},
+    csrc::equi_direct::{LINES, ROWS, SIDE, THREADS},
     runtime::cuda::{Args, Grid, Kernel},
 };
 
@@ -15,8 +15,8 @@ use crate::{
 const MOST_ROWS: usize = 1024;
 
 /// Whether so few rows are mapped directly.
-pub(super) fn serves(maps: &Maps, sizes: Sizes) -> bool {
-    (1..=MOST_ROWS).contains(&sizes.rows) && maps.entries.len() <= MOST_ENTRIES
+pub(super) fn serves(sizes: Sizes) -> bool {
+    (1..=MOST_ROWS).contains(&sizes.rows)
 }
 
 /// `EquiSide` of the kernels: the addresses of scalars and planes.
@@ -35,9 +35,9 @@ impl Side {
     }
 }
 
-/// Blocks along the results: tiles of the first pair, then those of the others.
-fn tiles(of_first: usize, of_others: usize, others: usize) -> usize {
-    of_first.div_ceil(TILE) + others * of_others.div_ceil(TILE)
+/// Blocks along the results: tiles of so many lines of the first pair, then those of the others.
+fn tiles(lines: usize, of_first: usize, of_others: usize, others: usize) -> usize {
+    of_first.div_ceil(lines) + others * of_others.div_ceil(lines)
 }
 
 /// The map, or with `transposed` the gradient of its features, between arrays that are apart from their scalars or not.
@@ -52,7 +52,7 @@ fn product(
         false => (sizes.top_out(), sizes.channels_out),
         true => (sizes.top_in(), sizes.channels_in),
     };
-    let blocks = [sizes.rows.div_ceil(TILE), tiles(top, 2 * channels, sizes.others()), 1];
+    let blocks = [sizes.rows.div_ceil(ROWS), tiles(LINES, top, 2 * channels, sizes.others()), 1];
     let (kernel_sizes, from, table) = (call.kernel_sizes()?, parameters(operands), call.table()?);
     let args = Args::new()
         .value(&kernel_sizes)
@@ -111,8 +111,8 @@ pub(super) fn of_matrices(
         .array(&others)
         .optional(bias.as_ref())
         .size(sizes.rows);
-    let across = sizes.top_in().max(2 * sizes.channels_in).div_ceil(TILE);
-    let down = tiles(sizes.top_out(), 2 * sizes.channels_out, sizes.others());
+    let across = sizes.top_in().max(2 * sizes.channels_in).div_ceil(SIDE);
+    let down = tiles(SIDE, sizes.top_out(), 2 * sizes.channels_out, sizes.others());
     let grid = Grid::new([across, down, 1], [THREADS as u32, 1, 1]);
     // SAFETY: as in `product`: features and gradient have the rows that the sizes say; both gradients of matrices and that of what is added
     // are new and of these sizes; a block for each tile of each pair.

@@ -221,6 +221,15 @@ pub(super) fn split(device: &CudaDevice, options: &Split<'_>, sizes: Sizes, x: &
     if out.elements() > 0 {
         let Plan { heads, grid, is_short } = Plan::new(device, SPLIT, sizes, (1, x.dtype()), reads)?;
         let Norm { epsilon, gain } = options.norm.unwrap_or(Norm { epsilon: 1.0, gain: 1.0 });
+        let sixteen = SixteenLines::new(options, sizes, x.dtype());
+        if let (Some(lines), true, true) = (sixteen, is_short, options.norm.is_some()) {
+            let args =
+                Args::new().array(x).array(&out).value(&lines).value(&heads).double(epsilon).double(gain);
+            let kernel = Kernel::new("split_heads_16_fwd", x.dtype());
+            // SAFETY: 1, 2 and 3: as below, for lines of the order of planes. 4: there are no addresses but those of arrays.
+            unsafe { device.launch(SPLIT, kernel, grid, args)? };
+            return Ok(out);
+        }
         let args = Args::new()
             .array(x)
             .array(&out)
