@@ -2,7 +2,7 @@
 
 use super::{
     Attention, AttentionOptions, Gradients, NAME, Problem, Sequences,
-    engine::{Engine, FEATURES, Hopper, Pass},
+    engine::{Engine, Hopper, Pass},
 };
 use crate::{
     Array, CudaDevice, DType, Error, Result,
@@ -115,7 +115,14 @@ impl<'a> Launch<'a> {
         options: &AttentionOptions,
         grad: Option<&'a Array>,
     ) -> Result<Self> {
-        let Some(size) = FEATURES.into_iter().find(|&size| size >= problem.features) else {
+        let mask = options.mask.as_ref().map(Array::contiguous).transpose()?;
+        let Problem { q, k, v, .. } = problem;
+        let operands: Vec<&Array> = [q, k, v].into_iter().chain(grad).collect();
+        let dropped = options.dropped();
+        let general = dropped.is_some() || options.sequences.is_some();
+        let engine =
+            Engine::choose(device, &operands, problem.features, general).best(device, problem, &operands);
+        let Some(size) = engine.size(problem.features, q.dtype()) else {
             return Err(Error::Argument {
                 operation: NAME,
                 argument: "q",
@@ -123,9 +130,6 @@ impl<'a> Launch<'a> {
                 expected: "at most 128 features of a head on CUDA",
             });
         };
-        let mask = options.mask.as_ref().map(Array::contiguous).transpose()?;
-        let Problem { q, k, v, .. } = problem;
-        let operands: Vec<&Array> = [q, k, v].into_iter().chain(grad).collect();
         let mut parameters = Parameters {
             q: q.cuda_address(),
             k: k.cuda_address(),
@@ -148,7 +152,6 @@ impl<'a> Launch<'a> {
             scale: problem.scale,
             ..Parameters::default()
         };
-        let dropped = options.dropped();
         if let Some(dropout) = dropped {
             // The host advances the stream of random numbers, so every replay of a capture would draw the same mask.
             device.refuse_in_capture(NAME)?;
@@ -175,8 +178,6 @@ impl<'a> Launch<'a> {
                 parameters.key_spans = write([keys, queries], true)?;
             }
         }
-        let engine = Engine::choose(device, &operands, problem.features).best(device, problem, &operands);
-        let general = dropped.is_some() || options.sequences.is_some();
         let held = mask.into_iter().collect();
         Ok(Self { device, problem, size, engine, grad, parameters, general, _held: held, _spans: spans })
     }
