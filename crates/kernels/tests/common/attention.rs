@@ -4,7 +4,7 @@
 
 use crate::common::tolerance;
 use gradewise_kernels::{
-    Array, DType, Device, Index,
+    Array, Compute, DType, Device, Index,
     ops::{
         self, AttentionOptions, RandomStream,
         attention::{AttentionDropout, Sequences},
@@ -242,8 +242,15 @@ pub fn check(case: &Case, dtype: DType, device: &Device, rng: &mut impl Rng, con
     });
     let (tested, (same, _)) = (fused(case, &there), plain(case, &there));
     // Weights have the accumulators' precision: 16 bits are rounded before and after.
-    let unit = if dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    let of_parts = tolerance(dtype).max(2.0 * unit * condition.exponent);
+    // Operands in TF32 have 10 bits of mantissa.
+    let in_tf32 = dtype == DType::F32 && Compute::current() == Compute::Tf32 && *device != Device::Cpu;
+    let unit = match dtype {
+        DType::F64 => f64::EPSILON,
+        _ if in_tf32 => 1.0 / 1024.0,
+        _ => f64::from(f32::EPSILON),
+    };
+    let table = if in_tf32 { 1e-3 } else { tolerance(dtype) };
+    let of_parts = table.max(2.0 * unit * condition.exponent);
     for (at, ((what, tested), (_, exact))) in tested.iter().zip(&exact).enumerate() {
         let table = of_parts * norm(exact).max(condition.parts[at]);
         let (found, accepted) = (distance(tested, exact), table.max(2.0 * distance(&same[at].1, exact)));

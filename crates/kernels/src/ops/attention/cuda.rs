@@ -278,6 +278,14 @@ fn describe(device: &CudaDevice, array: &Array, tokens: usize) -> Result<[u64; 1
     encoded.map(|map| map.0).map_err(|error| device.error(NAME, error))
 }
 
+/// An array for a gradient, laid out as its operand, if that has no gaps.
+fn gradient(device: &CudaDevice, of: &Array) -> Result<Array> {
+    if of.is_contiguous() {
+        return Array::for_kernel(NAME, of.shape(), of.dtype(), device);
+    }
+    results(device, of)
+}
+
 /// An array for results `[batch, heads, tokens, features]`, laid out as `[batch, tokens, heads, features]`: contiguous for a linear map
 /// over all heads.
 fn results(device: &CudaDevice, like: &Array) -> Result<Array> {
@@ -311,7 +319,7 @@ pub(super) fn backward(
     grad: &Array,
 ) -> Result<Gradients> {
     let [q, k, v] =
-        [results(device, &problem.q)?, results(device, &problem.k)?, results(device, &problem.v)?];
+        [gradient(device, &problem.q)?, gradient(device, &problem.k)?, gradient(device, &problem.v)?];
     let targets = [q, k, v];
     backward_into(device, problem, options, forward, grad, &targets)?;
     let [q, k, v] = targets;

@@ -99,7 +99,7 @@ impl Engine {
     /// `general`: with dropout or packed sequences.
     pub fn kernel(self, pass: Pass, general: bool, size: usize, dtype: DType) -> Kernel {
         macro_rules! names {
-            ($($engine:ident $general:literal: $name:literal,)*) => {
+            X => {
                 match (self, general, pass) {
                     $(
                         (Self::$engine, $general, Pass::Forward) => names!($name, "fwd"),
@@ -119,14 +119,13 @@ impl Engine {
             };
         }
         let names = names! {
-            Simt false: "simt",
-            Simt true: "simt_general",
-            Warp false: "warp",
-            Warp true: "warp_general",
-            WarpExact false: "warp_exact",
-            WarpExact true: "warp_exact_general",
-            Hopper false: "hopper",
-            Hopper true: "hopper_general",
+            Simt false => "simt",
+            Simt true => "simt_general",
+            Warp false => "warp",
+            Warp true => "warp_general",
+            WarpExact _ => "warp_exact",
+            Hopper false => "hopper",
+            Hopper true => "hopper_general",
         };
         Kernel::new(names[SIZES.iter().position(|&each| each == size).unwrap_or(0)], dtype)
     }
