@@ -5,7 +5,7 @@ mod cases;
 mod common;
 
 use cases::{Case, check, fused, one_of};
-use common::for_all;
+use common::{for_all, launched};
 use gradewise_kernels::{
     Array, Compute, DType, Device, Index,
     ops::{self, Attention, AttentionOptions},
@@ -69,6 +69,30 @@ fn sizes_of_f32_by_matrix_instructions() {
             }
         }
     });
+}
+
+fn f32_is_multiplied_by_matrix_instructions(device: &Device) {
+    let Device::Cuda(cuda) = device else { return };
+    if cuda.info().compute_capability.0 < 8 {
+        return;
+    }
+    let rng = &mut common::rng(5);
+    for (features, compute, engine) in [
+        (36, Compute::Tf32, "warp_fwd_48"),
+        (36, Compute::Exact, "warp_exact_fwd_48"),
+        (80, Compute::Tf32, "warp_fwd_96"),
+        (96, Compute::Exact, "warp_exact_fwd_96"),
+        (128, Compute::Tf32, "warp_fwd_128"),
+        (128, Compute::Exact, "simt_fwd_128"),
+        (37, Compute::Tf32, "simt_fwd_64"),
+    ] {
+        let case = Case { beside: true, ..Case::of_sizes([70, 90, features], rng) };
+        let operands = case.operands(DType::F32, rng).map(|x| x.to_device(device).unwrap());
+        let ((), launches) = launched(|| compute.scope(|| drop(fused(&case, &operands))));
+        let name = format!("gw_attention_{engine}_f32");
+        let is_there = launches.iter().any(|work| work.split(' ').next() == Some(name.as_str()));
+        assert!(is_there, "{name}: {launches:?}");
+    }
 }
 
 /// What the copies of 16 bytes do not take is computed by multiply-adds, and in TF32 as exactly as without.
@@ -217,6 +241,7 @@ gradewise_testing::main!(
     some_tiles_of_tokens,
     long_sequences,
     sizes_of_f32_by_matrix_instructions,
+    f32_is_multiplied_by_matrix_instructions,
     rows_without_alignment,
     sharp_weights_and_rows_that_see_nothing,
     nothing_at_all,
