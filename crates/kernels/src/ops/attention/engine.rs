@@ -99,7 +99,7 @@ impl Engine {
     /// `general`: with dropout or packed sequences.
     pub fn kernel(self, pass: Pass, general: bool, size: usize, dtype: DType) -> Kernel {
         macro_rules! names {
-            X => {
+            ($($engine:ident $general:pat => $name:literal,)*) => {
                 match (self, general, pass) {
                     $(
                         (Self::$engine, $general, Pass::Forward) => names!($name, "fwd"),
@@ -138,7 +138,8 @@ impl Engine {
                 (attention_simt::rows(backward, element), attention_simt::shared(backward, size, element))
             }
             Self::Warp | Self::WarpExact => {
-                let bytes = if pass == Pass::Forward { attention_warp::forward } else { attention_warp::backward };
+                let bytes =
+                    if pass == Pass::Forward { attention_warp::forward } else { attention_warp::backward };
                 (attention_warp::ROWS, bytes(size, dtype.size()))
             }
             Self::Hopper => {
