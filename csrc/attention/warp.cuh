@@ -33,7 +33,7 @@ struct AttentionWarp {
         const Visible<T> visible;
         const T *k, *v;
         T *k_tiles, *v_tiles;
-        int features, query_count;
+        int query_count;
         /// The block's first query, and the first of the two that a lane's accumulators belong to; the second is 8 further.
         int first, row;
         /// The first key, and tiles of keys from it on.
@@ -41,7 +41,7 @@ struct AttentionWarp {
 
         GW_DEVICE QueryBlock(const Attention& p, int tiles, T* key_tiles)
             : p(p), at(p, tiles, p.heads), visible(p, at.batch), k_tiles(key_tiles), v_tiles(key_tiles + 2 * COUNT * ROW),
-              features(static_cast<int>(p.features)), query_count(static_cast<int>(p.queries)), first(at.tile * ROWS),
+              query_count(static_cast<int>(p.queries)), first(at.tile * ROWS),
               row(first + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) {
             const i64 shared_head = at.head / p.group;
             k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
@@ -60,15 +60,15 @@ struct AttentionWarp {
         GW_DEVICE int key(int step) const { return begin + step * COUNT; }
 
         /// Starts copying the block's rows of Q or of its result's gradient.
-        GW_DEVICE void fetch_rows(T* tile, const void* source, const Steps& source_steps) const {
+        GW_DEVICE void fetch_rows(T* tile, const void* source, const Steps& source_steps, i64 features) const {
             const T* const rows = part(static_cast<const T*>(source), source_steps, at.batch, at.head);
-            Tiles::template fetch<ROWS>(tile, rows, source_steps.token, first, query_count, features);
+            Tiles::template fetch<ROWS>(tile, rows, source_steps.token, first, query_count, static_cast<int>(features));
         }
 
         /// Starts copying the keys and values of a step, and closes the group of copies.
         GW_DEVICE void fetch_keys(int step) const {
-            Tiles::template fetch<COUNT>(k_tile(step), k, p.k_steps.token, key(step), visible.length, features);
-            Tiles::template fetch<COUNT>(v_tile(step), v, p.v_steps.token, key(step), visible.length, features);
+            Tiles::template fetch<COUNT>(k_tile(step), k, p.k_steps.token, key(step), visible.length, static_cast<int>(p.features));
+            Tiles::template fetch<COUNT>(v_tile(step), v, p.v_steps.token, key(step), visible.length, static_cast<int>(p.values));
             copy_async_commit();
         }
 
@@ -99,9 +99,9 @@ struct AttentionWarp {
         }
 
         /// Writes the warp's rows of a result.
-        GW_DEVICE void write_rows(void* target, const Steps& target_steps, const float (&out)[D / 8][4]) const {
+        GW_DEVICE void write_rows(void* target, const Steps& target_steps, i64 features, const float (&out)[D / 8][4]) const {
             T* const rows = part(static_cast<T*>(target), target_steps, at.batch, at.head);
-            Tiles::write(rows, target_steps.token, first, query_count, features, out);
+            Tiles::write(rows, target_steps.token, first, query_count, static_cast<int>(features), out);
         }
     };
 
@@ -149,7 +149,7 @@ struct AttentionWarp {
         const float infinity = __int_as_float(0x7f800000), scale = static_cast<float>(p.scale) * LOG2_E;
         float greatest[2] = {-infinity, -infinity}, total[2] = {0, 0}, out[D / 8][4] = {};
         AttentionRows<T, D, RESIDENT> query_rows(queries);
-        block.fetch_rows(queries, p.q, p.q_steps);
+        block.fetch_rows(queries, p.q, p.q_steps, p.features);
         block.each_step([&] { query_rows.arrive(); }, [&](int step) {
             const int key = block.key(step);
             float s[KEYS / 8][4] = {};
@@ -211,7 +211,7 @@ struct AttentionWarp {
             const int query = row + half * 8;
             if (lane % 4 == 0 && query < block.query_count) log_sums[query] = log_sum(greatest[half] * scale * LN_2, sum);
         }
-        block.write_rows(p.out, p.out_steps, out);
+        block.write_rows(p.out, p.out_steps, p.values, out);
     }
 
     GW_DEVICE static void backward_q(const Attention& p, int tiles) {
@@ -235,8 +235,8 @@ struct AttentionWarp {
             query_rows.arrive();
             grad_rows.arrive();
         };
-        block.fetch_rows(queries, p.q, p.q_steps);
-        block.fetch_rows(grads, p.grad, p.grad_steps);
+        block.fetch_rows(queries, p.q, p.q_steps, p.features);
+        block.fetch_rows(grads, p.grad, p.grad_steps, p.values);
         block.each_step(arrived, [&](int step) {
             const int key = block.key(step);
             const T* const k_tile = block.k_tile(step);
@@ -271,7 +271,7 @@ struct AttentionWarp {
             }
             Products::add(slope, k_tile, out);
         });
-        block.write_rows(p.grad_q, p.grad_q_steps, out);
+        block.write_rows(p.grad_q, p.grad_q_steps, p.features, out);
     }
 
     /// Gradients of the keys and values, which a group of heads shares; rows are keys, columns queries.
@@ -283,7 +283,7 @@ struct AttentionWarp {
         T* const grad_tiles = q_tiles + 2 * FEW_QUERIES * ROW;
         const Place at(p, tiles, p.heads / p.group);
         const Visible<T> visible(p, at.batch);
-        const int first = at.tile * ROWS, features = static_cast<int>(p.features);
+        const int first = at.tile * ROWS, features = static_cast<int>(p.features), value_features = static_cast<int>(p.values);
         const int query_count = static_cast<int>(p.queries), key_count = static_cast<int>(p.keys);
         const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
         const float scale = static_cast<float>(p.scale);
@@ -303,12 +303,13 @@ struct AttentionWarp {
             const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
             const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
             Tiles::template fetch<FEW_QUERIES>(q_tiles + step % 2 * FEW_QUERIES * ROW, q, p.q_steps.token, query, query_count, features);
-            Tiles::template fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count, features);
+            Tiles::template fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count,
+                                                value_features);
             copy_async_commit();
         };
         Tiles::template fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
         Tiles::template fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
-                    features);
+                    value_features);
         AttentionRows<T, D, RESIDENT> key_rows(keys), value_rows(values);
         if constexpr (RESIDENT) copy_async_commit();
         if (steps > 0) fetch_queries(0);
@@ -378,6 +379,6 @@ struct AttentionWarp {
         T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
         T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
         Tiles::write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
-        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, features, grad_v);
+        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, value_features, grad_v);
     }
 };

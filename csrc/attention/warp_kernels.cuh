@@ -19,7 +19,7 @@
     }
 #define GW_ATTENTION(T, NAME, D, ENGINE, GENERAL, EXACT)                                  \
     GW_PASS(T, NAME, D, ENGINE##_fwd, GENERAL, EXACT, forward, (D) <= 64 && !(EXACT) ? 3 : 2)         \
-    GW_PASS(T, NAME, D, ENGINE##_bwd_q, GENERAL, EXACT, backward_q, (D) <= 64 && !(EXACT) ? 3 : 2)    \
+    GW_PASS(T, NAME, D, ENGINE##_bwd_q, GENERAL, EXACT, backward_q, (D) <= 64 && (D) != 48 && !(EXACT) ? 3 : 2)    \
     GW_PASS(T, NAME, D, ENGINE##_bwd_kv, GENERAL, EXACT, backward_kv, 2)
 
 /// The kernels of all sizes of 16-bit dtypes.

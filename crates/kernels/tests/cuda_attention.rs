@@ -35,6 +35,7 @@ fn long_sequences() {
         queries: 500,
         keys: 500,
         features: 64,
+        values: None,
         causal: false,
         lengths: None,
         mask: None,
@@ -65,6 +66,9 @@ fn sizes_of_f32_by_matrix_instructions() {
                 check(&case, dtype, device, rng, context);
                 // A head of each batch is beside the others, as PyTorch has them.
                 let case = Case { beside: true, mask: None, causal: tokens[0] % 2 == 1, ..case };
+                Compute::Tf32.scope(|| check(&case, dtype, device, rng, context));
+                let case = Case { values: Some(96), lengths: None, ..case };
+                check(&case, dtype, device, rng, context);
                 Compute::Tf32.scope(|| check(&case, dtype, device, rng, context));
             }
         }

@@ -43,6 +43,7 @@ struct Parameters {
     queries: u64,
     keys: u64,
     features: u64,
+    values: u64,
     causal: u64,
     scale: f64,
     query_spans: u64,
@@ -120,13 +121,13 @@ impl<'a> Launch<'a> {
         let operands: Vec<&Array> = [q, k, v].into_iter().chain(grad).collect();
         let dropped = options.dropped();
         let general = dropped.is_some() || options.sequences.is_some();
-        let engine =
-            Engine::choose(device, &operands, problem.features, general).best(device, problem, &operands);
-        let Some(size) = engine.size(problem.features, q.dtype()) else {
+        let engine = Engine::choose(device, problem, &operands, general).best(device, problem, &operands);
+        let widest = problem.features.max(problem.values);
+        let Some(size) = engine.size(widest, q.dtype()) else {
             return Err(Error::Argument {
                 operation: NAME,
                 argument: "q",
-                actual: format!("{} features", problem.features),
+                actual: format!("{widest} features"),
                 expected: "at most 128 features of a head on CUDA",
             });
         };
@@ -148,6 +149,7 @@ impl<'a> Launch<'a> {
             queries: problem.queries as u64,
             keys: problem.keys as u64,
             features: problem.features as u64,
+            values: problem.values as u64,
             causal: u64::from(options.causal),
             scale: problem.scale,
             ..Parameters::default()
@@ -216,7 +218,7 @@ impl<'a> Launch<'a> {
     fn described(&self) -> Result<Described> {
         let map = |array: &Array| describe(self.device, array, Hopper::of(Pass::Forward, self.size).rows);
         let Problem { q, k, v, .. } = self.problem;
-        Ok(Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 6] })
+        Ok(Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 5] })
     }
 
     fn described_backward(&self, pass: Pass, grad: &Array) -> Result<DescribedBackward> {
@@ -231,7 +233,7 @@ impl<'a> Launch<'a> {
             rows: maps(rows, hopper.rows)?,
             columns: maps(columns, hopper.columns)?,
             parameters: self.parameters,
-            _end: [0; 6],
+            _end: [0; 5],
         })
     }
 }
@@ -244,7 +246,7 @@ struct Described {
     k: [u64; 16],
     v: [u64; 16],
     parameters: Parameters,
-    _end: [u64; 6],
+    _end: [u64; 5],
 }
 
 /// `HopperAttentionBackward` of csrc/attention/hopper_backward.cuh.
@@ -254,7 +256,7 @@ struct DescribedBackward {
     rows: [[u64; 16]; 2],
     columns: [[u64; 16]; 2],
     parameters: Parameters,
-    _end: [u64; 6],
+    _end: [u64; 5],
 }
 
 /// `[batch, head, token, feature]` for the copy engine, in boxes of 64 features by `tokens` tokens.
@@ -283,13 +285,13 @@ fn gradient(device: &CudaDevice, of: &Array) -> Result<Array> {
     if of.is_contiguous() {
         return Array::for_kernel(NAME, of.shape(), of.dtype(), device);
     }
-    results(device, of)
+    results(device, of, of.dims()[3])
 }
 
 /// An array for results `[batch, heads, tokens, features]`, laid out as `[batch, tokens, heads, features]`: contiguous for a linear map
 /// over all heads.
-fn results(device: &CudaDevice, like: &Array) -> Result<Array> {
-    let &[batch, heads, tokens, features] = like.dims() else { unreachable!("four axes were found") };
+fn results(device: &CudaDevice, like: &Array, features: usize) -> Result<Array> {
+    let &[batch, heads, tokens, _] = like.dims() else { unreachable!("four axes were found") };
     Array::for_kernel(NAME, [batch, tokens, heads, features], like.dtype(), device)?.transpose(1, 2)
 }
 
@@ -299,7 +301,7 @@ pub(super) fn forward(
     options: &AttentionOptions,
 ) -> Result<Attention> {
     let mut launch = Launch::new(device, problem, options, None)?;
-    let output = results(device, &problem.q)?;
+    let output = results(device, &problem.q, problem.values)?;
     let shape = &problem.q.dims()[..3];
     let log_sum_exp = Array::for_kernel(NAME, shape, problem.q.dtype().accumulator(), device)?;
     if log_sum_exp.elements() > 0 {

@@ -34,7 +34,7 @@ const MOST_EXACT: usize = 96;
 
 impl Engine {
     /// `general`: with dropout or packed sequences.
-    pub fn choose(device: &CudaDevice, operands: &[&Array], features: usize, general: bool) -> Self {
+    pub fn choose(device: &CudaDevice, problem: &Problem, operands: &[&Array], general: bool) -> Self {
         // The kernels copy 16 bytes at a time.
         let aligned = |array: &&Array| {
             let mut axes = array.dims().iter().zip(array.strides()).take(3);
@@ -44,17 +44,18 @@ impl Engine {
         if device.info().compute_capability.0 < 8 || !operands.iter().all(aligned) {
             return Self::Simt;
         }
-        let dtype = operands.first().map_or(DType::F64, |array| array.dtype());
-        Self::of_aligned(dtype, features, general, Compute::current())
+        let features = [problem.features, problem.values];
+        Self::of_aligned(problem.q.dtype(), features, general, Compute::current())
     }
 
     /// The engine of warp-wide instructions for operands aligned to 16 bytes, if there is one.
-    fn of_aligned(dtype: DType, features: usize, general: bool, compute: Compute) -> Self {
+    fn of_aligned(dtype: DType, features: [usize; 2], general: bool, compute: Compute) -> Self {
+        let are_multiples_of = |count| features.iter().all(|each| each.is_multiple_of(count));
         match (dtype, compute) {
-            (DType::BF16 | DType::F16, _) if features.is_multiple_of(8) => Self::Warp,
-            (DType::F32, Compute::Tf32) if !general && features.is_multiple_of(4) => Self::Warp,
+            (DType::BF16 | DType::F16, _) if are_multiples_of(8) => Self::Warp,
+            (DType::F32, Compute::Tf32) if !general && are_multiples_of(4) => Self::Warp,
             (DType::F32, Compute::Exact)
-                if !general && features.is_multiple_of(4) && features <= MOST_EXACT =>
+                if !general && are_multiples_of(4) && features[0].max(features[1]) <= MOST_EXACT =>
             {
                 Self::WarpExact
             }
@@ -83,6 +84,7 @@ impl Engine {
             && device.options().attention_warpgroups
             && steps
             && problem.features > 32
+            && problem.features == problem.values
             && problem.queries.min(problem.keys) >= ENOUGH
             && device.has_warpgroups();
         if served { Self::Hopper } else { self }
@@ -212,10 +214,19 @@ mod tests {
             (DType::F64, 36, false, tf32, Simt, Some(64)),
             (DType::F32, 132, false, tf32, Warp, None),
         ] {
-            let engine = Engine::of_aligned(dtype, features, general, compute);
+            let engine = Engine::of_aligned(dtype, [features; 2], general, compute);
             let found = (engine, engine.size(features, dtype));
             assert_eq!(found, (expected, size), "{dtype} {features} {general} {compute}");
         }
+    }
+
+    #[test]
+    fn values_may_have_features_of_their_own() {
+        let engine = |dtype, features| Engine::of_aligned(dtype, features, false, Compute::Exact);
+        assert_eq!(engine(DType::F32, [80, 96]), Engine::WarpExact);
+        assert_eq!(engine(DType::F32, [80, 100]), Engine::Simt);
+        assert_eq!(engine(DType::F32, [80, 94]), Engine::Simt);
+        assert_eq!(engine(DType::BF16, [64, 36]), Engine::Simt);
     }
 
     #[test]

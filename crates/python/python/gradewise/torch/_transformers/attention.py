@@ -103,7 +103,7 @@ def _is_served(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> bool
         return False
     if options.get("is_causal") and q.shape[2] != k.shape[2]:
         return False
-    if _width(q, v) > _MOST_FEATURES[0 if _allows_tf32() else 1] or not _has_instructions(q.device):
+    if max(q.shape[-1], v.shape[-1]) > _MOST_FEATURES[0 if _allows_tf32() else 1] or not _has_instructions(q.device):
         return False
     fused = torch.backends.cuda.mem_efficient_sdp_enabled()
     return fused and is_plain((q, k, v)) and not torch.is_autocast_enabled("cuda")
@@ -116,11 +116,6 @@ def _allows_tf32() -> bool:
     except RuntimeError:
         # Reading the older setting fails once the newer one was used.
         return matmul.fp32_precision == "tf32"
-
-
-def _width(q: Tensor, v: Tensor) -> int:
-    """Features of a head for the kernels, which copy four at a time, and have as many of queries as of values."""
-    return (max(q.shape[-1], v.shape[-1]) + 3) // 4 * 4
 
 
 @lru_cache(maxsize=None)
@@ -145,10 +140,11 @@ def _with_all_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Te
 
 
 def _own(q: Tensor, k: Tensor, v: Tensor, scale: Optional[float] = None, is_causal: bool = False, **_: Any) -> Tensor:
-    width, values = _width(q, v), v.shape[-1]
     made = _attention(q.shape[-1] ** -0.5 if scale is None else float(scale), bool(is_causal))
-    padded = [x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1])) for x in (q, k, v)]
-    return run(made, padded)[..., :values]
+    # The kernels copy four features at a time.
+    padded = [F.pad(x, (0, -x.shape[-1] % 4)) if x.shape[-1] % 4 else x for x in (q, k, v)]
+    found = run(made, padded)
+    return found[..., : v.shape[-1]] if v.shape[-1] % 4 else found
 
 
 def _native(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
