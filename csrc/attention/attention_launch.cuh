@@ -1,5 +1,6 @@
 // Tiles of attention, and what its kernels are launched with: attention/simt.cuh, attention/warp.cuh, attention/hopper.cuh and
-// attention/hopper_backward.cuh. Heads have FEATURES features, rounded up to 32, 64 or 128.
+// attention/hopper_backward.cuh. Heads have FEATURES features, rounded up to 32, 64 or 128; of f32 by warp-wide instructions also to 48 or
+// 96.
 #pragma once
 
 #include "gradewise/host_device.cuh"
@@ -17,13 +18,21 @@ GW_HOST_DEVICE constexpr int shared(int backward, int features, int size) {
 }  // namespace attention_simt
 
 namespace attention_warp {
-/// Threads of a block, tokens of a tile that stays, and of those that pass by, forward and at most backward.
-constexpr int THREADS = 128, ROWS = 64, KEYS = 64, FEW = 32;
-/// Elements from one token to the next.
-GW_HOST_DEVICE constexpr int pitch(int features) { return features + 8; }
-/// Bytes of dynamic shared memory of 16-bit elements: what stays, and two pairs of tiles that pass by.
-GW_HOST_DEVICE constexpr int forward(int features) { return (ROWS + 4 * KEYS) * pitch(features) * 2; }
-GW_HOST_DEVICE constexpr int backward(int features) { return (2 * ROWS + 4 * FEW) * pitch(features) * 2; }
+/// Threads of a block, and tokens of a tile that stays.
+constexpr int THREADS = 128, ROWS = 64;
+/// Tokens of a tile that passes by, of elements of so many bytes: forward, and at most backward.
+GW_HOST_DEVICE constexpr int keys(int size) { return size == 2 ? 64 : 32; }
+GW_HOST_DEVICE constexpr int few(int features, int size) { return size == 2 || features <= 48 ? 32 : 16; }
+/// Elements from one token to the next: 16 bytes more than a token has, so that the eight tokens which a fragment reads start in different
+/// banks.
+GW_HOST_DEVICE constexpr int pitch(int features, int size) { return features + 16 / size; }
+/// Bytes of dynamic shared memory: what stays, and two pairs of tiles that pass by.
+GW_HOST_DEVICE constexpr int forward(int features, int size) {
+    return (ROWS + 4 * keys(size)) * pitch(features, size) * size;
+}
+GW_HOST_DEVICE constexpr int backward(int features, int size) {
+    return (2 * ROWS + 4 * few(features, size)) * pitch(features, size) * size;
+}
 }  // namespace attention_warp
 
 namespace attention_hopper {

@@ -45,7 +45,8 @@ struct Attention {
     /// [batch, keys]: a key with mask 0 is invisible; null for no mask.
     const void* mask;
     Steps q_steps, k_steps, v_steps, out_steps, grad_steps, grad_q_steps, grad_k_steps, grad_v_steps;
-    i64 heads, group, queries, keys, features;
+    /// `features` are those of queries and keys, `values` those of values and results.
+    i64 heads, group, queries, keys, features, values;
     /// Whether query i sees only the keys up to i + keys - queries.
     i64 causal;
     double scale;

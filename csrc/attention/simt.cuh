@@ -126,15 +126,15 @@ struct AttentionSimt {
         }
 
         /// Loads the block's rows of Q or of its result's gradient; a barrier must follow.
-        GW_DEVICE void fetch_rows(C* tile, const void* source, const Steps& steps) const {
-            fetch(tile, part(static_cast<const T*>(source), steps, at.batch, at.head), steps.token, first, p.queries, p.features);
+        GW_DEVICE void fetch_rows(C* tile, const void* source, const Steps& steps, i64 features) const {
+            fetch(tile, part(static_cast<const T*>(source), steps, at.batch, at.head), steps.token, first, p.queries, features);
         }
         /// Loads a tile of keys or of values; a barrier must follow.
         GW_DEVICE void fetch_keys(C* tile, int key) const { fetch(tile, k, p.k_steps.token, key, p.keys, p.features); }
-        GW_DEVICE void fetch_values(C* tile, int key) const { fetch(tile, v, p.v_steps.token, key, p.keys, p.features); }
+        GW_DEVICE void fetch_values(C* tile, int key) const { fetch(tile, v, p.v_steps.token, key, p.keys, p.values); }
 
-        GW_DEVICE void write_rows(void* target, const Steps& steps, const C (&out)[R][OUT]) const {
-            write(part(static_cast<T*>(target), steps, at.batch, at.head), steps.token, first, p.queries, p.features, out);
+        GW_DEVICE void write_rows(void* target, const Steps& steps, i64 features, const C (&out)[R][OUT]) const {
+            write(part(static_cast<T*>(target), steps, at.batch, at.head), steps.token, first, p.queries, features, out);
         }
     };
 
@@ -145,7 +145,7 @@ struct AttentionSimt {
         C* const weights = tile + TILE * ROW;
         const QueryBlock block(p, tiles);
         const int first = block.first, x = threadIdx.x % 16, y = threadIdx.x / 16;
-        block.fetch_rows(queries, p.q, p.q_steps);
+        block.fetch_rows(queries, p.q, p.q_steps, p.features);
         const C infinity = static_cast<C>(__int_as_float(0x7f800000)), scale = static_cast<C>(p.scale);
         __shared__ unsigned char bytes[R * R][32];
         const Dropped dropped{bytes};
@@ -213,7 +213,7 @@ struct AttentionSimt {
             const int row = first + y + 16 * r;
             if (x == 0 && row < p.queries) log_sums[row] = log_sum(greatest[r], total[r]);
         }
-        block.write_rows(p.out, p.out_steps, out);
+        block.write_rows(p.out, p.out_steps, p.values, out);
     }
 
     /// The contribution of one query and key to the gradients: the softmax weight, and the gradient of the product q·k. With dropout the
@@ -240,8 +240,8 @@ struct AttentionSimt {
         C* const weights = tile + TILE * ROW;
         const QueryBlock block(p, tiles);
         const int first = block.first, x = threadIdx.x % 16, y = threadIdx.x / 16;
-        block.fetch_rows(queries, p.q, p.q_steps);
-        block.fetch_rows(grads, p.grad, p.grad_steps);
+        block.fetch_rows(queries, p.q, p.q_steps, p.features);
+        block.fetch_rows(grads, p.grad, p.grad_steps, p.values);
         const C scale = static_cast<C>(p.scale);
         const i64 rows = (block.at.batch * p.heads + block.at.head) * p.queries;
         const C* const log_sums = static_cast<const C*>(p.log_sums) + rows;
@@ -277,7 +277,7 @@ struct AttentionSimt {
             add(weights, tile, out);
             __syncthreads();
         }
-        block.write_rows(p.grad_q, p.grad_q_steps, out);
+        block.write_rows(p.grad_q, p.grad_q_steps, p.features, out);
     }
 
     /// Gradients of the keys and values, which a group of heads shares. Rows are keys, columns queries.
@@ -292,7 +292,7 @@ struct AttentionSimt {
         const Visible<T> visible(p, at.batch);
         const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
         fetch(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, p.keys, p.features);
-        fetch(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, p.keys, p.features);
+        fetch(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, p.keys, p.values);
         const C scale = static_cast<C>(p.scale);
         C grad_k[R][OUT] = {}, grad_v[R][OUT] = {};
         int begin = first < visible.length ? visible.begin(first) / TILE * TILE : static_cast<int>(p.queries);
@@ -318,7 +318,7 @@ struct AttentionSimt {
                 __syncthreads();
                 dots(keys, tile, s);
                 __syncthreads();
-                fetch(tile, grad, p.grad_steps.token, query, p.queries, p.features);
+                fetch(tile, grad, p.grad_steps.token, query, p.queries, p.values);
                 __syncthreads();
                 dots(values, tile, slope);
 #pragma unroll
@@ -352,7 +352,7 @@ struct AttentionSimt {
         T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
         T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
         write(target_k, p.grad_k_steps.token, first, p.keys, p.features, grad_k);
-        write(target_v, p.grad_v_steps.token, first, p.keys, p.features, grad_v);
+        write(target_v, p.grad_v_steps.token, first, p.keys, p.values, grad_v);
     }
 };
 
@@ -366,7 +366,7 @@ GW_DEVICE void attention_delta(const Attention& p, i64 rows) {
         const T* const out = part(static_cast<const T*>(p.out), p.out_steps, batch, head) + query * p.out_steps.token;
         const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, batch, head) + query * p.grad_steps.token;
         double sum = 0;
-        for (i64 i = lane; i < p.features; i += 32) sum += static_cast<double>(widen(out[i])) * widen(grad[i]);
+        for (i64 i = lane; i < p.values; i += 32) sum += static_cast<double>(widen(out[i])) * widen(grad[i]);
 #pragma unroll
         for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
         if (lane == 0) static_cast<C*>(p.delta)[row] = static_cast<C>(sum);

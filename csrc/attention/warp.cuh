@@ -1,24 +1,27 @@
-// Attention by warp-wide matrix instructions (sm_80 and later): bf16 and f16, accumulated in f32.
+// Attention by warp-wide matrix instructions (sm_80 and later): bf16 and f16, and f32 in TF32 or exactly, accumulated in f32.
 //
 // A block of four warps computes 64 queries (or 64 keys in the backward pass of keys and values), 16 per warp. The other operands
 // arrive in tiles; the copy of one tile overlaps with work on the tile before. Softmax weights stay in registers: the accumulators
-// of one product, rounded, are the left operand of the next.
+// of one product, rounded, are the left operand of the next. In TF32 the rows of a block are operands in registers, too.
 #pragma once
 
 #include "attention/dropout.cuh"
-#include "attention/warp_tiles.cuh"
+#include "attention/warp_products.cuh"
 
-/// GENERAL: with dropout or packed sequences. Without, a launch has neither.
-template <class T, int D, bool GENERAL>
+/// GENERAL: with dropout or packed sequences. Without, a launch has neither. EXACT: products of f32 have the accuracy of f32.
+template <class T, int D, bool GENERAL, bool EXACT = false>
 struct AttentionWarp {
     using Tiles = AttentionWarpTiles<T, D>;
+    using Products = AttentionProducts<T, D, EXACT>;
     static constexpr int ROWS = attention_warp::ROWS, ROW = Tiles::ROW;
-    /// Rows of the tiles that are copied: forward, and backward.
-    static constexpr int KEYS = attention_warp::KEYS, FEW = attention_warp::FEW;
+    /// Rows of the tiles that are copied: forward, where exact products of many features need registers, and backward.
+    static constexpr int KEYS = EXACT && D > 64 ? 16 : attention_warp::keys(sizeof(T)), FEW = attention_warp::few(D, sizeof(T));
     /// Of queries for the gradients of keys and values; dropout needs registers.
     static constexpr int FEW_QUERIES = GENERAL && D == 128 ? 16 : FEW;
-    static constexpr int FORWARD_BYTES = attention_warp::forward(D), BACKWARD_BYTES = attention_warp::backward(D);
+    static constexpr int FORWARD_BYTES = attention_warp::forward(D, sizeof(T)), BACKWARD_BYTES = attention_warp::backward(D, sizeof(T));
     static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
+    /// Whether the rows of a block are operands in registers. With 128 features there are not enough.
+    static constexpr bool RESIDENT = sizeof(T) == 4 && !EXACT && D < 128;
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
     /// The queries of a block, and the keys they see, which arrive in tiles of COUNT, two at a time, at `key_tiles`: those of K,
@@ -30,7 +33,7 @@ struct AttentionWarp {
         const Visible<T> visible;
         const T *k, *v;
         T *k_tiles, *v_tiles;
-        int features, query_count;
+        int query_count;
         /// The block's first query, and the first of the two that a lane's accumulators belong to; the second is 8 further.
         int first, row;
         /// The first key, and tiles of keys from it on.
@@ -38,7 +41,7 @@ struct AttentionWarp {
 
         GW_DEVICE QueryBlock(const Attention& p, int tiles, T* key_tiles)
             : p(p), at(p, tiles, p.heads), visible(p, at.batch), k_tiles(key_tiles), v_tiles(key_tiles + 2 * COUNT * ROW),
-              features(static_cast<int>(p.features)), query_count(static_cast<int>(p.queries)), first(at.tile * ROWS),
+              query_count(static_cast<int>(p.queries)), first(at.tile * ROWS),
               row(first + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) {
             const i64 shared_head = at.head / p.group;
             k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
@@ -57,26 +60,34 @@ struct AttentionWarp {
         GW_DEVICE int key(int step) const { return begin + step * COUNT; }
 
         /// Starts copying the block's rows of Q or of its result's gradient.
-        GW_DEVICE void fetch_rows(T* tile, const void* source, const Steps& source_steps) const {
+        GW_DEVICE void fetch_rows(T* tile, const void* source, const Steps& source_steps, i64 features) const {
             const T* const rows = part(static_cast<const T*>(source), source_steps, at.batch, at.head);
-            Tiles::template fetch<ROWS>(tile, rows, source_steps.token, first, query_count, features);
+            Tiles::template fetch<ROWS>(tile, rows, source_steps.token, first, query_count, static_cast<int>(features));
         }
 
         /// Starts copying the keys and values of a step, and closes the group of copies.
         GW_DEVICE void fetch_keys(int step) const {
-            Tiles::template fetch<COUNT>(k_tile(step), k, p.k_steps.token, key(step), visible.length, features);
-            Tiles::template fetch<COUNT>(v_tile(step), v, p.v_steps.token, key(step), visible.length, features);
+            Tiles::template fetch<COUNT>(k_tile(step), k, p.k_steps.token, key(step), visible.length, static_cast<int>(p.features));
+            Tiles::template fetch<COUNT>(v_tile(step), v, p.v_steps.token, key(step), visible.length, static_cast<int>(p.values));
             copy_async_commit();
         }
 
         GW_DEVICE T* k_tile(int step) const { return k_tiles + step % 2 * COUNT * ROW; }
         GW_DEVICE T* v_tile(int step) const { return v_tiles + step % 2 * COUNT * ROW; }
 
-        /// Calls f(step) for each tile of keys, once it has arrived, while the next is copied. Rows whose copies were started
-        /// before have arrived as well.
-        template <class F>
-        GW_DEVICE void each_step(F f) const {
+        /// Calls arrived() and then f(step) for each tile of keys, once it has arrived, while the next is copied. Rows whose copies were
+        /// started before have arrived when the first of them is called.
+        template <class Arrived, class F>
+        GW_DEVICE void each_step(Arrived arrived, F f) const {
+            if constexpr (RESIDENT) copy_async_commit();
             if (steps > 0) fetch_keys(0);
+            if constexpr (RESIDENT) {
+                if (steps > 0) {
+                    copy_async_wait<1>();
+                    __syncthreads();
+                    arrived();
+                }
+            }
             for (int step = 0; step < steps; ++step) {
                 copy_async_wait<0>();
                 // Makes this step's tiles visible to all threads, and ends all reads of the tiles of the step before.
@@ -88,9 +99,9 @@ struct AttentionWarp {
         }
 
         /// Writes the warp's rows of a result.
-        GW_DEVICE void write_rows(void* target, const Steps& target_steps, const float (&out)[D / 8][4]) const {
+        GW_DEVICE void write_rows(void* target, const Steps& target_steps, i64 features, const float (&out)[D / 8][4]) const {
             T* const rows = part(static_cast<T*>(target), target_steps, at.batch, at.head);
-            Tiles::write(rows, target_steps.token, first, query_count, features, out);
+            Tiles::write(rows, target_steps.token, first, query_count, static_cast<int>(features), out);
         }
     };
 
@@ -137,11 +148,12 @@ struct AttentionWarp {
         const int first = block.first, row = block.row, lane = threadIdx.x % 32;
         const float infinity = __int_as_float(0x7f800000), scale = static_cast<float>(p.scale) * LOG2_E;
         float greatest[2] = {-infinity, -infinity}, total[2] = {0, 0}, out[D / 8][4] = {};
-        block.fetch_rows(queries, p.q, p.q_steps);
-        block.each_step([&](int step) {
+        AttentionRows<T, D, RESIDENT> query_rows(queries);
+        block.fetch_rows(queries, p.q, p.q_steps, p.features);
+        block.each_step([&] { query_rows.arrive(); }, [&](int step) {
             const int key = block.key(step);
             float s[KEYS / 8][4] = {};
-            Tiles::dots(queries, block.k_tile(step), s);
+            Products::dots(query_rows, block.k_tile(step), s);
             if constexpr (GENERAL) {
                 each_hidden<false, KEYS / 8>(p, block.at.batch, visible.length, first, row, key, [&](int n, int e) { s[n][e] = -infinity; });
             } else if (!visible.whole(first, key + KEYS - 1)) {
@@ -183,7 +195,7 @@ struct AttentionWarp {
 #pragma unroll
                 for (int i = 0; i < KEYS / 2; ++i) s[i / 4][i % 4] = dropped(s[i / 4][i % 4]) ? 0.0f : s[i / 4][i % 4];
             }
-            Tiles::add(s, block.v_tile(step), out);
+            Products::add(s, block.v_tile(step), out);
         });
         float* const log_sums = static_cast<float*>(p.log_sums) + (block.at.batch * p.heads + block.at.head) * p.queries;
 #pragma unroll
@@ -199,7 +211,7 @@ struct AttentionWarp {
             const int query = row + half * 8;
             if (lane % 4 == 0 && query < block.query_count) log_sums[query] = log_sum(greatest[half] * scale * LN_2, sum);
         }
-        block.write_rows(p.out, p.out_steps, out);
+        block.write_rows(p.out, p.out_steps, p.values, out);
     }
 
     GW_DEVICE static void backward_q(const Attention& p, int tiles) {
@@ -218,14 +230,19 @@ struct AttentionWarp {
             log_sums[half] = static_cast<const float*>(p.log_sums)[rows + row + half * 8] * LOG2_E;
             deltas[half] = static_cast<const float*>(p.delta)[rows + row + half * 8];
         }
-        block.fetch_rows(queries, p.q, p.q_steps);
-        block.fetch_rows(grads, p.grad, p.grad_steps);
-        block.each_step([&](int step) {
+        AttentionRows<T, D, RESIDENT> query_rows(queries), grad_rows(grads);
+        const auto arrived = [&] {
+            query_rows.arrive();
+            grad_rows.arrive();
+        };
+        block.fetch_rows(queries, p.q, p.q_steps, p.features);
+        block.fetch_rows(grads, p.grad, p.grad_steps, p.values);
+        block.each_step(arrived, [&](int step) {
             const int key = block.key(step);
             const T* const k_tile = block.k_tile(step);
             float s[FEW / 8][4] = {}, slope[FEW / 8][4] = {};
-            Tiles::dots(queries, k_tile, s);
-            Tiles::dots(grads, block.v_tile(step), slope);
+            Products::dots(query_rows, k_tile, s);
+            Products::dots(grad_rows, block.v_tile(step), slope);
             if constexpr (GENERAL) {
 #pragma unroll
                 for (int i = 0; i < FEW / 2; ++i) {
@@ -237,7 +254,7 @@ struct AttentionWarp {
                 for (int i = 0; i < FEW / 2; ++i) {
                     slope[i / 4][i % 4] = slope_of(p, s[i / 4][i % 4], slope[i / 4][i % 4], deltas[i / 2 % 2]);
                 }
-                Tiles::add(slope, k_tile, out);
+                Products::add(slope, k_tile, out);
                 return;
             }
             const bool whole = visible.whole(first, key + FEW - 1) && first + ROWS <= query_count;
@@ -252,9 +269,9 @@ struct AttentionWarp {
                     slope[n][e] = seen ? weight * (slope[n][e] - deltas[e / 2]) * scale : 0.0f;
                 }
             }
-            Tiles::add(slope, k_tile, out);
+            Products::add(slope, k_tile, out);
         });
-        block.write_rows(p.grad_q, p.grad_q_steps, out);
+        block.write_rows(p.grad_q, p.grad_q_steps, p.features, out);
     }
 
     /// Gradients of the keys and values, which a group of heads shares; rows are keys, columns queries.
@@ -266,7 +283,7 @@ struct AttentionWarp {
         T* const grad_tiles = q_tiles + 2 * FEW_QUERIES * ROW;
         const Place at(p, tiles, p.heads / p.group);
         const Visible<T> visible(p, at.batch);
-        const int first = at.tile * ROWS, features = static_cast<int>(p.features);
+        const int first = at.tile * ROWS, features = static_cast<int>(p.features), value_features = static_cast<int>(p.values);
         const int query_count = static_cast<int>(p.queries), key_count = static_cast<int>(p.keys);
         const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
         const float scale = static_cast<float>(p.scale);
@@ -286,13 +303,24 @@ struct AttentionWarp {
             const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
             const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
             Tiles::template fetch<FEW_QUERIES>(q_tiles + step % 2 * FEW_QUERIES * ROW, q, p.q_steps.token, query, query_count, features);
-            Tiles::template fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count, features);
+            Tiles::template fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count,
+                                                value_features);
             copy_async_commit();
         };
         Tiles::template fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
         Tiles::template fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
-                    features);
+                    value_features);
+        AttentionRows<T, D, RESIDENT> key_rows(keys), value_rows(values);
+        if constexpr (RESIDENT) copy_async_commit();
         if (steps > 0) fetch_queries(0);
+        if constexpr (RESIDENT) {
+            if (steps > 0) {
+                copy_async_wait<1>();
+                __syncthreads();
+                key_rows.arrive();
+                value_rows.arrive();
+            }
+        }
         for (int step = 0; step < steps; ++step) {
             copy_async_wait<0>();
             __syncthreads();
@@ -304,8 +332,8 @@ struct AttentionWarp {
             const T* const q_tile = q_tiles + step % 2 * FEW_QUERIES * ROW;
             const T* const grad_tile = grad_tiles + step % 2 * FEW_QUERIES * ROW;
             float s[FEW_QUERIES / 8][4] = {}, slope[FEW_QUERIES / 8][4] = {};
-            Tiles::dots(keys, q_tile, s);
-            Tiles::dots(values, grad_tile, slope);
+            Products::dots(key_rows, q_tile, s);
+            Products::dots(value_rows, grad_tile, slope);
             if constexpr (GENERAL) {
 #pragma unroll
                 for (int i = 0; i < FEW_QUERIES / 2; ++i) {
@@ -321,8 +349,8 @@ struct AttentionWarp {
                     slope[i / 4][i % 4] = slope_of(p, weight, slope[i / 4][i % 4], deltas[place]);
                     if (dropped(weight)) weight = 0;
                 }
-                Tiles::add(s, grad_tile, grad_v);
-                Tiles::add(slope, q_tile, grad_k);
+                Products::add(s, grad_tile, grad_v);
+                Products::add(slope, q_tile, grad_k);
                 continue;
             }
             const bool whole = visible.whole(query, first + ROWS - 1) && query + FEW_QUERIES <= query_count;
@@ -340,8 +368,8 @@ struct AttentionWarp {
                     }
                 }
             }
-            Tiles::add(s, grad_tile, grad_v);
-            Tiles::add(slope, q_tile, grad_k);
+            Products::add(s, grad_tile, grad_v);
+            Products::add(slope, q_tile, grad_k);
         }
         Tiles::finish_copies();
         if constexpr (GENERAL) {
@@ -351,6 +379,6 @@ struct AttentionWarp {
         T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
         T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
         Tiles::write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
-        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, features, grad_v);
+        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, value_features, grad_v);
     }
 };

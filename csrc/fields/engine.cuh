@@ -51,13 +51,6 @@ GW_DEVICE void field_simt(i64 begin, i64 end, Fetch&& fetch, Write&& write) {
     }
 }
 
-/// The nearest TF32 number.
-GW_DEVICE float nearest_tf32(float x) {
-    u32 bits;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return __uint_as_float(bits);
-}
-
 /// Warp-wide matrix instructions, see mma/warp.cuh. With EXACT, f32 operands are split into two TF32 numbers each and multiplied in three
 /// parts (mma/hopper_exact.cuh says why each step is summed apart).
 template <class T, int BM, int BN, int STAGES, bool TA, bool TB, bool EXACT>

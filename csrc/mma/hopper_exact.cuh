@@ -8,6 +8,7 @@
 #pragma once
 
 #include "mma/hopper.cuh"
+#include "ptx/mma.cuh"
 
 template <bool R_ACROSS, bool TRANSPOSED, int STAGES, class P = TileProblem, int BN = 128>
 struct HopperExact : Hopper<float, BN, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2, P> {
@@ -20,13 +21,6 @@ struct HopperExact : Hopper<float, BN, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2
     using Instruction = Wgmma<BN>;
 
     GW_DEVICE u32 readers() const { return 8; }
-
-    /// The nearest TF32 number.
-    GW_DEVICE static float high(float x) {
-        u32 bits;
-        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-        return __uint_as_float(bits);
-    }
 
     /// Splits S in place: high replaces it, low is stored behind it. Called by each assisting warp.
     GW_DEVICE void assist() const {
@@ -46,7 +40,7 @@ struct HopperExact : Hopper<float, BN, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2
                     ::load<4>(reinterpret_cast<const float*>(s + at), values);
 #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        const float top = high(values[e]);
+                        const float top = nearest_tf32(values[e]);
                         lows[e] = values[e] - top;
                         values[e] = top;
                     }
@@ -115,7 +109,7 @@ struct HopperExact : Hopper<float, BN, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2
 #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         const u32 place = R_ACROSS ? at[e] + i * 1024 : at[e] ^ i * 32;
-                        const float value = *reinterpret_cast<const float*>(r + place), top = high(value);
+                        const float value = *reinterpret_cast<const float*>(r + place), top = nearest_tf32(value);
                         highs[i][e] = __float_as_uint(top);
                         lows[i][e] = __float_as_uint(value - top);
                     }

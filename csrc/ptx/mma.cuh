@@ -39,6 +39,13 @@ GW_DEVICE void mma_f16_8(float (&d)[4], u32 a0, u32 a1, u32 b) {
 /// nearest, with the same mean error, and NaN stays NaN.
 GW_DEVICE u32 to_tf32(float value) { return __float_as_uint(value * 1.00035219f); }
 
+/// The nearest TF32 number.
+GW_DEVICE float nearest_tf32(float value) {
+    u32 bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return __uint_as_float(bits);
+}
+
 /// Four 8×8 matrices of 16-bit elements from shared memory. Lane l gives the address of row l%8 of matrix l/8.
 template <bool TRANSPOSE>
 GW_DEVICE void load_matrices(u32 (&r)[4], u32 address) {

@@ -5,9 +5,9 @@ mod cases;
 mod common;
 
 use cases::{Case, check, fused, one_of};
-use common::for_all;
+use common::{for_all, launched};
 use gradewise_kernels::{
-    Array, DType, Device, Index,
+    Array, Compute, DType, Device, Index,
     ops::{self, Attention, AttentionOptions},
 };
 use rand::RngExt;
@@ -35,6 +35,7 @@ fn long_sequences() {
         queries: 500,
         keys: 500,
         features: 64,
+        values: None,
         causal: false,
         lengths: None,
         mask: None,
@@ -51,6 +52,77 @@ fn long_sequences() {
             }
         }
     });
+}
+
+/// Features and tokens around the sizes of the kernels for f32, in both precisions of products, and causal or not.
+fn sizes_of_f32_by_matrix_instructions() {
+    for_all(2, |device, dtype, rng, context| {
+        if dtype != DType::F32 {
+            return;
+        }
+        for features in [4, 32, 33, 36, 48, 52, 64, 80, 96, 100, 128] {
+            for tokens in [[1, 1], [63, 65], [64, 16], [33, 200], [130, 47]] {
+                let case = Case::of_sizes([tokens[0], tokens[1], features], rng);
+                check(&case, dtype, device, rng, context);
+                // A head of each batch is beside the others, as PyTorch has them.
+                let case = Case { beside: true, mask: None, causal: tokens[0] % 2 == 1, ..case };
+                Compute::Tf32.scope(|| check(&case, dtype, device, rng, context));
+                let case = Case { values: Some(96), lengths: None, ..case };
+                check(&case, dtype, device, rng, context);
+                Compute::Tf32.scope(|| check(&case, dtype, device, rng, context));
+            }
+        }
+    });
+}
+
+fn f32_is_multiplied_by_matrix_instructions(device: &Device) {
+    let Device::Cuda(cuda) = device else { return };
+    if cuda.info().compute_capability.0 < 8 {
+        return;
+    }
+    let rng = &mut common::rng(5);
+    for (features, compute, engine) in [
+        (36, Compute::Tf32, "warp_fwd_48"),
+        (36, Compute::Exact, "warp_exact_fwd_48"),
+        (80, Compute::Tf32, "warp_fwd_96"),
+        (96, Compute::Exact, "warp_exact_fwd_96"),
+        (128, Compute::Tf32, "warp_fwd_128"),
+        (128, Compute::Exact, "simt_fwd_128"),
+        (37, Compute::Tf32, "simt_fwd_64"),
+    ] {
+        let case = Case { beside: true, ..Case::of_sizes([70, 90, features], rng) };
+        let operands = case.operands(DType::F32, rng).map(|x| x.to_device(device).unwrap());
+        let ((), launches) = launched(|| compute.scope(|| drop(fused(&case, &operands))));
+        let name = format!("gw_attention_{engine}_f32");
+        let is_there = launches.iter().any(|work| work.split(' ').next() == Some(name.as_str()));
+        assert!(is_there, "{name}: {launches:?}");
+    }
+}
+
+/// What the copies of 16 bytes do not take is computed by multiply-adds, and in TF32 as exactly as without.
+fn rows_without_alignment(device: &Device) {
+    let rng = &mut common::rng(3);
+    for features in [36, 80] {
+        let case = Case { beside: false, ..Case::of_sizes([70, 90, features], rng) };
+        let operands = case.operands(DType::F32, rng).map(|x| x.to_device(device).unwrap());
+        let shifted = operands.each_ref().map(|x| {
+            let before = Array::zeros([1], DType::F32, device).unwrap();
+            let flat = x.contiguous().unwrap().reshape([x.elements()]).unwrap();
+            let both = ops::concat(&[&before, &flat], 0).unwrap();
+            both.slice(0, 1..x.elements() + 1).unwrap().reshape(x.dims().to_vec()).unwrap()
+        });
+        let (found, again) = (fused(&case, &shifted), Compute::Tf32.scope(|| fused(&case, &shifted)));
+        assert!(found == again, "{case:?}");
+        let (exact, _) = cases::plain(&case, &case_in_double(&shifted));
+        for ((what, found), (_, exact)) in found.iter().zip(&exact) {
+            let scale = cases::norm(exact).max(1.0);
+            assert!(cases::distance(found, exact) <= 1e-4 * scale, "{what} {case:?}");
+        }
+    }
+}
+
+fn case_in_double(operands: &[Array; 4]) -> [Array; 4] {
+    operands.each_ref().map(|x| x.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap())
 }
 
 fn sharp_weights_and_rows_that_see_nothing() {
@@ -172,6 +244,9 @@ gradewise_testing::main!(
     any_case,
     some_tiles_of_tokens,
     long_sequences,
+    sizes_of_f32_by_matrix_instructions,
+    f32_is_multiplied_by_matrix_instructions,
+    rows_without_alignment,
     sharp_weights_and_rows_that_see_nothing,
     nothing_at_all,
     packed_gradients_are_those_of_the_parts,

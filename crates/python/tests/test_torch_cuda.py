@@ -9,6 +9,7 @@ import torch
 import gradewise
 import gradewise.torch as gt
 from gradewise.torch import cgenn, flash, gatr
+from gradewise.torch._transformers import attention
 
 # Where a GPU is required, conftest.py fails without one.
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no CUDA device")
@@ -289,3 +290,65 @@ def test_blocks_in_16_bits(dtype, rows):
     assert torch.equal(found[0], found[0].to(dtype).float())
     short = copy.deepcopy(model).to(dtype)
     check(run(short, x.to(dtype), grad.to(dtype)), lambda _: dtype)
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+@pytest.mark.parametrize("queries,values", [(36, 36), (80, 96), (33, 20)])
+def test_attention_of_transformers_is_the_librarys(tf32, queries, values, monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
+    torch.manual_seed(5)
+    heads = 4
+    for shared in (heads, 1):
+        q = torch.randn(3, 70, heads, queries, device="cuda").transpose(1, 2)
+        k = torch.randn(3, shared, 70, queries, device="cuda")
+        v = torch.randn(3, shared, 70, values, device="cuda")
+        given = [x.detach().requires_grad_() for x in (q, k, v)]
+        assert attention._is_served(*given, {"attn_mask": None, "scale": 0.2})
+        assert not attention._is_served(*given, {"attn_mask": torch.ones(70, 70, device="cuda")})
+        assert not attention._is_served(*given, {"dropout_p": 0.5})
+        for causal in (False, True):
+            found = derivatives(attention.weigh, given, scale=0.2, is_causal=causal)
+            again = derivatives(attention.weigh, given, scale=0.2, is_causal=causal)
+            assert all(torch.equal(a, b) for a, b in zip(found, again))
+            exact = derivatives(definition, [x.double() for x in given], scale=0.2, is_causal=causal)
+            for a, b in zip(found, exact):
+                assert (a.double() - b).norm() <= (5e-3 if tf32 else 1e-5) * b.norm()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            derivatives(attention.weigh, given)
+    torch.cuda.synchronize()
+    expected = derivatives(attention.weigh, given)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = derivatives(attention.weigh, given)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(a, b) for a, b in zip(captured, expected))
+
+
+def definition(q, k, v, scale, is_causal):
+    k, v = (x.expand(*q.shape[:2], *x.shape[2:]) for x in (k, v))
+    scores = scale * q @ k.mT
+    if is_causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+def derivatives(call, given, **options):
+    """The result, and first and second derivatives."""
+    inputs = [x.detach().requires_grad_() for x in given]
+    output = call(*inputs, **options)
+    first = torch.autograd.grad(output.square().sum(), inputs, retain_graph=True)
+    twice = torch.autograd.grad(output.sin().sum(), inputs, create_graph=True)
+    second = torch.autograd.grad(sum(x.square().sum() for x in twice), inputs)
+    return [output.detach(), *first, *second]
+
+
+def test_attention_of_transformers_has_forward_mode():
+    q, k, v = (torch.randn(2, 2, 40, 36, device="cuda") for _ in range(3))
+    tangents = tuple(torch.randn_like(x) for x in (q, k, v))
+    _, found = torch.func.jvp(attention.weigh, (q, k, v), tangents)
+    doubles = [tuple(x.double() for x in xs) for xs in ((q, k, v), tangents)]
+    _, exact = torch.func.jvp(lambda *x: definition(*x, 36**-0.5, False), *doubles)
+    assert (found.double() - exact).norm() <= 1e-5 * exact.norm()

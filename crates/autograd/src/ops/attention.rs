@@ -85,7 +85,7 @@ fn in_primitives([q, k, v]: [&Tensor; 3], options: &AttentionOptions) -> Result<
         let mask = dropout.mask([batch, heads, queries, keys], q.dtype(), &q.device())?;
         weights = weights.mul(&Tensor::new(mask.reshape([batch, shared, group, queries, keys])?))?;
     }
-    weights.matmul(&v.unsqueeze(2)?)?.reshape([batch, heads, queries, features])
+    weights.matmul(&v.unsqueeze(2)?)?.reshape([batch, heads, queries, v.shape()[3]])
 }
 
 impl Operation for Attention {
@@ -130,9 +130,15 @@ impl Operation for Attention {
             ..plain()
         };
         let packed = Input::normal([2, tokens, 3, 2, features]);
+        let of_values = [
+            Input::normal([2, 2, tokens, features]),
+            Input::normal([2, 1, tokens, features]),
+            Input::normal([2, 1, tokens, features + 1]),
+        ];
         Ok(vec![
             separate(causal(false), [2, 2, tokens, tokens]),
             separate(causal(true), [2, 1, tokens, tokens]),
+            Sample::new(Attention { options: causal(false) }, of_values),
             separate(masked, [2, 1, tokens, tokens + 2]),
             separate(dropped.clone(), [2, 1, tokens, tokens]),
             separate(sequences.clone(), [2, 2, tokens, tokens]),
@@ -197,14 +203,15 @@ impl Operation for Attention {
         let of_head = |queries: usize, keys: usize| {
             self.options.sequences.as_ref().map_or(queries * keys, of_sequences)
         };
+        // Of products with keys and with values.
         let pairs = match *inputs {
-            [&[batch, tokens, 3, heads, features]] => batch * heads * of_head(tokens, tokens) * features,
-            [&[batch, heads, queries, features], &[.., keys, _], ..] => {
-                batch * heads * of_head(queries, keys) * features
+            [&[batch, tokens, 3, heads, features]] => 2 * batch * heads * of_head(tokens, tokens) * features,
+            [&[batch, heads, queries, features], &[.., keys, _], &[.., values]] => {
+                batch * heads * of_head(queries, keys) * (features + values)
             }
             _ => 0,
         };
-        let each = if self.options.causal { 2 } else { 4 };
+        let each = if self.options.causal { 1 } else { 2 };
         Cost { matrix_flops: each * pairs as u64, element_flops: 0 }
     }
 }
@@ -219,7 +226,7 @@ fn unpaired() -> Error {
 impl Tensor {
     /// For each of these queries `[batch, heads, queries, features]` the mean of the values, weighted by softmax(scale·q·k) over the
     /// keys that it sees; zeros for one that sees none. `k` and `v` are `[batch, shared, keys, features]`, and `shared` divides `heads`:
-    /// fewer heads of keys serve groups of heads of queries. The weights are never in memory (Dao et al. 2022, arXiv:2205.14135).
+    /// fewer heads of keys serve groups of heads of queries. Values may have another number of features. The weights are never in memory (Dao et al. 2022, arXiv:2205.14135).
     ///
     /// Second derivatives are those of the same function in primitives, which does hold the weights.
     ///

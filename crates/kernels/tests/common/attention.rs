@@ -4,7 +4,7 @@
 
 use crate::common::tolerance;
 use gradewise_kernels::{
-    Array, DType, Device, Index,
+    Array, Compute, DType, Device, Index,
     ops::{
         self, AttentionOptions, RandomStream,
         attention::{AttentionDropout, Sequences},
@@ -21,6 +21,8 @@ pub struct Case {
     pub queries: usize,
     pub keys: usize,
     pub features: usize,
+    /// Features of the values, if they have others.
+    pub values: Option<usize>,
     pub causal: bool,
     pub lengths: Option<Vec<usize>>,
     pub mask: Option<Vec<f64>>,
@@ -41,7 +43,8 @@ impl Case {
         let queries = one_of(rng, &[1, 2, 15, 33, 64, 65, 130]);
         let keys = one_of(rng, &[queries, queries, 1, 31, 64, 100, 129]);
         let features = one_of(rng, &[1, 3, 8, 24, 32, 33, 64, 72, 128]);
-        Self::of_sizes([queries, keys, features], rng)
+        let values = rng.random_bool(0.3).then(|| one_of(rng, &[1, 8, 20, 33, 48, 96, 100]));
+        Self { values, ..Self::of_sizes([queries, keys, features], rng) }
     }
 
     pub fn of_sizes([queries, keys, features]: [usize; 3], rng: &mut impl Rng) -> Self {
@@ -58,6 +61,7 @@ impl Case {
             queries,
             keys,
             features,
+            values: None,
             causal: rng.random_bool(0.5),
             lengths,
             mask,
@@ -119,15 +123,16 @@ impl Case {
 
     /// Queries, keys, values and a gradient, rounded to the dtype.
     pub fn operands(&self, dtype: DType, rng: &mut impl Rng) -> [Array; 4] {
-        let mut draw = |heads, tokens| {
+        let values = self.values.unwrap_or(self.features);
+        let mut draw = |heads, tokens, features| {
             let order = if self.beside { [0, tokens, heads] } else { [0, heads, tokens] };
-            let shape = [self.batch, order[1], order[2], self.features];
+            let shape = [self.batch, order[1], order[2], features];
             let array = Array::randn(shape, DType::F64, &Device::Cpu, rng).unwrap().cast(dtype).unwrap();
             if self.beside { array.transpose(1, 2).unwrap() } else { array }
         };
-        let (q, k, v) =
-            (draw(self.heads, self.queries), draw(self.shared, self.keys), draw(self.shared, self.keys));
-        [q, k, v, draw(self.heads, self.queries)]
+        let (q, k) =
+            (draw(self.heads, self.queries, self.features), draw(self.shared, self.keys, self.features));
+        [q, k, draw(self.shared, self.keys, values), draw(self.heads, self.queries, values)]
     }
 }
 
@@ -165,9 +170,10 @@ pub fn plain(case: &Case, [q, k, v, grad]: &[Array; 4]) -> (Results, Condition) 
     let (dtype, device) = (q.dtype(), q.device());
     let group = heads / shared;
     let scale = case.scale.unwrap_or((features as f64).sqrt().recip());
-    let grouped =
-        |x: &Array| x.contiguous().unwrap().reshape([batch, shared, group, queries, features]).unwrap();
-    let (q, grad) = (grouped(q), grouped(grad));
+    let grouped = |x: &Array, features: usize| {
+        x.contiguous().unwrap().reshape([batch, shared, group, queries, features]).unwrap()
+    };
+    let (q, grad) = (grouped(q, features), grouped(grad, case.values.unwrap_or(features)));
     let (k, v) = (k.unsqueeze(2).unwrap(), v.unsqueeze(2).unwrap());
     let at = |batch: usize, query: usize, key: usize| {
         if case.sees(batch, query, key) { 0.0 } else { f64::NEG_INFINITY }
@@ -242,8 +248,15 @@ pub fn check(case: &Case, dtype: DType, device: &Device, rng: &mut impl Rng, con
     });
     let (tested, (same, _)) = (fused(case, &there), plain(case, &there));
     // Weights have the accumulators' precision: 16 bits are rounded before and after.
-    let unit = if dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    let of_parts = tolerance(dtype).max(2.0 * unit * condition.exponent);
+    // Operands in TF32 have 10 bits of mantissa.
+    let in_tf32 = dtype == DType::F32 && Compute::current() == Compute::Tf32 && *device != Device::Cpu;
+    let unit = match dtype {
+        DType::F64 => f64::EPSILON,
+        _ if in_tf32 => 1.0 / 1024.0,
+        _ => f64::from(f32::EPSILON),
+    };
+    let table = if in_tf32 { 1e-3 } else { tolerance(dtype) };
+    let of_parts = table.max(2.0 * unit * condition.exponent);
     for (at, ((what, tested), (_, exact))) in tested.iter().zip(&exact).enumerate() {
         let table = of_parts * norm(exact).max(condition.parts[at]);
         let (found, accepted) = (distance(tested, exact), table.max(2.0 * distance(&same[at].1, exact)));

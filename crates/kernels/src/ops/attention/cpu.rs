@@ -41,6 +41,13 @@ struct Head<'a, T> {
     v: &'a [T],
 }
 
+/// The data in so many equal parts, which may be empty.
+fn parts<T>(mut data: &mut [T], count: usize) -> Vec<&mut [T]> {
+    let each = data.len().checked_div(count).unwrap_or(0);
+    let part = |_| data.split_off_mut(..each);
+    (0..count).filter_map(part).collect()
+}
+
 /// Block after block of the tokens of a range, from a multiple of [`BLOCK`] on.
 fn blocks(tokens: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let Range { start, end } = tokens;
@@ -85,7 +92,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
     }
 
     pub fn forward(&self, out: &mut [T], log_sums: &mut [f64]) {
-        let Problem { group, queries, keys, features, .. } = *self.problem;
+        let Problem { group, queries, keys, features, values, .. } = *self.problem;
         if queries == 0 {
             return;
         }
@@ -94,12 +101,12 @@ impl<'a, T: Element + Real> Task<'a, T> {
             let operands = Head {
                 q: Self::rows(self.q, head, queries, features),
                 k: Self::rows(self.k, shared, keys, features),
-                v: Self::rows(self.v, shared, keys, features),
+                v: Self::rows(self.v, shared, keys, values),
             };
             let mut outs = Vec::new();
             let (mut rest, mut rest_sums) = (out, log_sums);
             for block in blocks(0..queries) {
-                let (part, after) = rest.split_at_mut(block.len() * features);
+                let (part, after) = rest.split_at_mut(block.len() * values);
                 let (part_sums, after_sums) = rest_sums.split_at_mut(block.len());
                 outs.push((block, part, part_sums));
                 (rest, rest_sums) = (after, after_sums);
@@ -108,12 +115,12 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 self.forward_block(index, block, operands, out, log_sums);
             });
         };
-        if features == 0 {
+        if values == 0 {
             // Without features there is no output: only the sums are written.
             let head = |(index, log_sums): (usize, &mut [f64])| head((index, (&mut [][..], log_sums)));
             return log_sums.par_chunks_mut(queries).enumerate().flushed_for_each(head);
         }
-        out.par_chunks_mut(queries * features)
+        out.par_chunks_mut(queries * values)
             .zip(log_sums.par_chunks_mut(queries))
             .enumerate()
             .flushed_for_each(head);
@@ -128,7 +135,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
         log_sums: &mut [f64],
     ) {
         let Head { q, k, v } = head;
-        let Problem { heads, features, scale, .. } = *self.problem;
+        let Problem { heads, features, values, scale, .. } = *self.problem;
         let batch = index / heads;
         let count = block.len();
         let q = &q[block.start * features..][..count * features];
@@ -170,16 +177,16 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 }
                 totals[row] = totals[row] * keep + sum;
                 greatest[row] = most;
-                for out in &mut out[row * features..][..features] {
+                for out in &mut out[row * values..][..values] {
                     *out *= T::narrow(keep);
                 }
             }
-            let v = &v[keys.start * features..][..width * features];
+            let v = &v[keys.start * values..][..width * values];
             let weights = Matrix::rows(&products[..count * width], width);
             gemm::product(
-                gemm::Sizes { m: count, k: width, n: features },
+                gemm::Sizes { m: count, k: width, n: values },
                 weights,
-                Matrix::rows(v, features),
+                Matrix::rows(v, values),
                 out,
                 true,
             );
@@ -187,26 +194,26 @@ impl<'a, T: Element + Real> Task<'a, T> {
         for (row, log_sum) in log_sums.iter_mut().enumerate() {
             let inverse = if totals[row] == 0.0 { 0.0 } else { 1.0 / totals[row] };
             *log_sum = if totals[row] == 0.0 { f64::NEG_INFINITY } else { greatest[row] + totals[row].ln() };
-            for out in &mut out[row * features..][..features] {
+            for out in &mut out[row * values..][..values] {
                 *out *= T::narrow(inverse * self.kept());
             }
         }
     }
 
     pub fn backward(&self, saved: &Saved<'_, T>, grad_q: &mut [T], grad_k: &mut [T], grad_v: &mut [T]) {
-        let Problem { group, queries, keys, features, .. } = *self.problem;
+        let Problem { group, queries, keys, values, .. } = *self.problem;
         grad_q.fill(T::zero());
-        if features * queries * keys == 0 {
+        if values * queries * keys == 0 {
             return;
         }
-        let shared = grad_k.par_chunks_mut(keys * features).zip(grad_v.par_chunks_mut(keys * features));
-        grad_q.par_chunks_mut(group * queries * features).zip(shared).enumerate().flushed_for_each(
-            |(shared, (grad_q, (grad_k, grad_v)))| {
-                for (member, grad_q) in grad_q.chunks_exact_mut(queries * features).enumerate() {
-                    self.backward_head(saved, shared, shared * group + member, grad_q, grad_k, grad_v);
-                }
-            },
-        );
+        let heads = self.v.len() / (keys * values);
+        let shared = parts(grad_k, heads).into_iter().zip(parts(grad_v, heads));
+        let work: Vec<_> = parts(grad_q, heads).into_iter().zip(shared).enumerate().collect();
+        work.into_par_iter().flushed_for_each(|(shared, (grad_q, (grad_k, grad_v)))| {
+            for (member, grad_q) in parts(grad_q, group).into_iter().enumerate() {
+                self.backward_head(saved, shared, shared * group + member, grad_q, grad_k, grad_v);
+            }
+        });
     }
 
     fn backward_head(
@@ -218,39 +225,37 @@ impl<'a, T: Element + Real> Task<'a, T> {
         grad_k: &mut [T],
         grad_v: &mut [T],
     ) {
-        let Problem { heads, queries, keys, features, scale, .. } = *self.problem;
+        let Problem { heads, queries, keys, features, values, scale, .. } = *self.problem;
         let batch = head / heads;
         let q = Self::rows(self.q, head, queries, features);
-        let (k, v) = (Self::rows(self.k, shared, keys, features), Self::rows(self.v, shared, keys, features));
-        let output = Self::rows(saved.output, head, queries, features);
-        let grad = Self::rows(saved.grad, head, queries, features);
+        let (k, v) = (Self::rows(self.k, shared, keys, features), Self::rows(self.v, shared, keys, values));
+        let output = Self::rows(saved.output, head, queries, values);
+        let grad = Self::rows(saved.grad, head, queries, values);
         let log_sums = &saved.log_sums[head * queries..][..queries];
         let (mut weights, mut slopes) = (vec![T::zero(); BLOCK * BLOCK], vec![T::zero(); BLOCK * BLOCK]);
         for rows in blocks(0..queries) {
             let count = rows.len();
-            let part = |data: &'_ [T], range: &Range<usize>| -> Range<usize> {
-                debug_assert!(range.end * features <= data.len());
-                range.start * features..range.end * features
-            };
+            let part = |range: &Range<usize>, each: usize| range.start * each..range.end * each;
             let (q, grad, output) =
-                (&q[part(q, &rows)], &grad[part(grad, &rows)], &output[part(output, &rows)]);
-            let grad_q = &mut grad_q[rows.start * features..rows.end * features];
+                (&q[part(&rows, features)], &grad[part(&rows, values)], &output[part(&rows, values)]);
+            let grad_q = &mut grad_q[part(&rows, features)];
             let deltas: Vec<f64> = grad
-                .chunks_exact(features)
-                .zip(output.chunks_exact(features))
+                .chunks_exact(values)
+                .zip(output.chunks_exact(values))
                 .map(|(grad, output)| grad.iter().zip(output).map(|(a, b)| a.widen() * b.widen()).sum())
                 .collect();
             for columns in blocks(self.keys_of(&rows)) {
                 let width = columns.len();
                 let dropped = self.dropped(head, &rows, &columns);
-                let (k, v) = (&k[part(k, &columns)], &v[part(v, &columns)]);
-                let grad_k = &mut grad_k[columns.start * features..columns.end * features];
-                let grad_v = &mut grad_v[columns.start * features..columns.end * features];
+                let (k, v) = (&k[part(&columns, features)], &v[part(&columns, values)]);
+                let grad_k = &mut grad_k[part(&columns, features)];
+                let grad_v = &mut grad_v[part(&columns, values)];
                 let (weights, slopes) = (&mut weights[..count * width], &mut slopes[..count * width]);
-                let across = |data| Matrix::rows(data, features);
-                let sizes = gemm::Sizes { m: count, k: features, n: width };
-                gemm::product(sizes, across(q), across(k).transposed(), weights, false);
-                gemm::product(sizes, across(grad), across(v).transposed(), slopes, false);
+                let (across, of_values) =
+                    (|data| Matrix::rows(data, features), |data| Matrix::rows(data, values));
+                let sizes = |k| gemm::Sizes { m: count, k, n: width };
+                gemm::product(sizes(features), across(q), across(k).transposed(), weights, false);
+                gemm::product(sizes(values), of_values(grad), of_values(v).transposed(), slopes, false);
                 for row in 0..count {
                     let query = rows.start + row;
                     let dropped = dropped.map_or(0, |rows| rows[row]);
@@ -272,9 +277,9 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 }
                 let (weights, slopes) = (Matrix::rows(weights, width), Matrix::rows(slopes, width));
                 gemm::product(
-                    gemm::Sizes { m: width, k: count, n: features },
+                    gemm::Sizes { m: width, k: count, n: values },
                     weights.transposed(),
-                    across(grad),
+                    of_values(grad),
                     grad_v,
                     true,
                 );

@@ -2,7 +2,7 @@
 
 use super::{
     Attention, AttentionOptions, Gradients, NAME, Problem, Sequences,
-    engine::{Engine, FEATURES, Hopper, Pass},
+    engine::{Engine, Hopper, Pass},
 };
 use crate::{
     Array, CudaDevice, DType, Error, Result,
@@ -43,6 +43,7 @@ struct Parameters {
     queries: u64,
     keys: u64,
     features: u64,
+    values: u64,
     causal: u64,
     scale: f64,
     query_spans: u64,
@@ -115,17 +116,21 @@ impl<'a> Launch<'a> {
         options: &AttentionOptions,
         grad: Option<&'a Array>,
     ) -> Result<Self> {
-        let Some(size) = FEATURES.into_iter().find(|&size| size >= problem.features) else {
-            return Err(Error::Argument {
-                operation: NAME,
-                argument: "q",
-                actual: format!("{} features", problem.features),
-                expected: "at most 128 features of a head on CUDA",
-            });
-        };
         let mask = options.mask.as_ref().map(Array::contiguous).transpose()?;
         let Problem { q, k, v, .. } = problem;
         let operands: Vec<&Array> = [q, k, v].into_iter().chain(grad).collect();
+        let dropped = options.dropped();
+        let general = dropped.is_some() || options.sequences.is_some();
+        let engine = Engine::choose(device, problem, &operands, general).best(device, problem, &operands);
+        let widest = problem.features.max(problem.values);
+        let Some(size) = engine.size(widest, q.dtype()) else {
+            return Err(Error::Argument {
+                operation: NAME,
+                argument: "q",
+                actual: format!("{widest} features"),
+                expected: "at most 128 features of a head on CUDA",
+            });
+        };
         let mut parameters = Parameters {
             q: q.cuda_address(),
             k: k.cuda_address(),
@@ -144,11 +149,11 @@ impl<'a> Launch<'a> {
             queries: problem.queries as u64,
             keys: problem.keys as u64,
             features: problem.features as u64,
+            values: problem.values as u64,
             causal: u64::from(options.causal),
             scale: problem.scale,
             ..Parameters::default()
         };
-        let dropped = options.dropped();
         if let Some(dropout) = dropped {
             // The host advances the stream of random numbers, so every replay of a capture would draw the same mask.
             device.refuse_in_capture(NAME)?;
@@ -175,8 +180,6 @@ impl<'a> Launch<'a> {
                 parameters.key_spans = write([keys, queries], true)?;
             }
         }
-        let engine = Engine::choose(device, &operands, problem.features).best(device, problem, &operands);
-        let general = dropped.is_some() || options.sequences.is_some();
         let held = mask.into_iter().collect();
         Ok(Self { device, problem, size, engine, grad, parameters, general, _held: held, _spans: spans })
     }
@@ -215,7 +218,7 @@ impl<'a> Launch<'a> {
     fn described(&self) -> Result<Described> {
         let map = |array: &Array| describe(self.device, array, Hopper::of(Pass::Forward, self.size).rows);
         let Problem { q, k, v, .. } = self.problem;
-        Ok(Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 6] })
+        Ok(Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 5] })
     }
 
     fn described_backward(&self, pass: Pass, grad: &Array) -> Result<DescribedBackward> {
@@ -230,7 +233,7 @@ impl<'a> Launch<'a> {
             rows: maps(rows, hopper.rows)?,
             columns: maps(columns, hopper.columns)?,
             parameters: self.parameters,
-            _end: [0; 6],
+            _end: [0; 5],
         })
     }
 }
@@ -243,7 +246,7 @@ struct Described {
     k: [u64; 16],
     v: [u64; 16],
     parameters: Parameters,
-    _end: [u64; 6],
+    _end: [u64; 5],
 }
 
 /// `HopperAttentionBackward` of csrc/attention/hopper_backward.cuh.
@@ -253,7 +256,7 @@ struct DescribedBackward {
     rows: [[u64; 16]; 2],
     columns: [[u64; 16]; 2],
     parameters: Parameters,
-    _end: [u64; 6],
+    _end: [u64; 5],
 }
 
 /// `[batch, head, token, feature]` for the copy engine, in boxes of 64 features by `tokens` tokens.
@@ -277,10 +280,18 @@ fn describe(device: &CudaDevice, array: &Array, tokens: usize) -> Result<[u64; 1
     encoded.map(|map| map.0).map_err(|error| device.error(NAME, error))
 }
 
+/// An array for a gradient, laid out as its operand, if that has no gaps.
+fn gradient(device: &CudaDevice, of: &Array) -> Result<Array> {
+    if of.is_contiguous() {
+        return Array::for_kernel(NAME, of.shape(), of.dtype(), device);
+    }
+    results(device, of, of.dims()[3])
+}
+
 /// An array for results `[batch, heads, tokens, features]`, laid out as `[batch, tokens, heads, features]`: contiguous for a linear map
 /// over all heads.
-fn results(device: &CudaDevice, like: &Array) -> Result<Array> {
-    let &[batch, heads, tokens, features] = like.dims() else { unreachable!("four axes were found") };
+fn results(device: &CudaDevice, like: &Array, features: usize) -> Result<Array> {
+    let &[batch, heads, tokens, _] = like.dims() else { unreachable!("four axes were found") };
     Array::for_kernel(NAME, [batch, tokens, heads, features], like.dtype(), device)?.transpose(1, 2)
 }
 
@@ -290,7 +301,7 @@ pub(super) fn forward(
     options: &AttentionOptions,
 ) -> Result<Attention> {
     let mut launch = Launch::new(device, problem, options, None)?;
-    let output = results(device, &problem.q)?;
+    let output = results(device, &problem.q, problem.values)?;
     let shape = &problem.q.dims()[..3];
     let log_sum_exp = Array::for_kernel(NAME, shape, problem.q.dtype().accumulator(), device)?;
     if log_sum_exp.elements() > 0 {
@@ -310,7 +321,7 @@ pub(super) fn backward(
     grad: &Array,
 ) -> Result<Gradients> {
     let [q, k, v] =
-        [results(device, &problem.q)?, results(device, &problem.k)?, results(device, &problem.v)?];
+        [gradient(device, &problem.q)?, gradient(device, &problem.k)?, gradient(device, &problem.v)?];
     let targets = [q, k, v];
     backward_into(device, problem, options, forward, grad, &targets)?;
     let [q, k, v] = targets;

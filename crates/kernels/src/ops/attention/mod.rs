@@ -46,7 +46,7 @@ impl AttentionOptions {
 /// The result of an attention and what its backward pass needs.
 #[derive(Clone, Debug)]
 pub struct Attention {
-    /// `[batch, heads, queries, features]`; zeros for a query that sees no key.
+    /// `[batch, heads, queries, features of the values]`; zeros for a query that sees no key.
     pub output: Array,
     /// log Σ e^(scale·q·k) of each query, `[batch, heads, queries]`, in the dtype of the queries or, where that has 16 bits, in f32.
     pub log_sum_exp: Array,
@@ -76,7 +76,9 @@ struct Problem {
     group: usize,
     queries: usize,
     keys: usize,
+    /// Of queries and keys, and of values.
     features: usize,
+    values: usize,
     scale: f64,
 }
 
@@ -103,8 +105,9 @@ impl Problem {
         };
         let expected = [batch, shared, keys, features];
         k.require_shape(NAME, "k", &expected, || "batch and features are those of the queries".to_owned())?;
-        v.require_shape(NAME, "v", &expected, || {
-            "there is a value for each key, of as many features".to_owned()
+        let values = v.dims()[3];
+        v.require_shape(NAME, "v", &[batch, shared, keys, values], || {
+            "there is a value for each key".to_owned()
         })?;
         if heads != 0 && (shared == 0 || !heads.is_multiple_of(shared)) {
             let reason = "each head of the keys serves a whole number of heads of the queries";
@@ -163,7 +166,7 @@ impl Problem {
         }
         let group = heads.checked_div(shared).unwrap_or(1).max(1);
         let [q, k, v] = [rows(q)?, rows(k)?, rows(v)?];
-        Ok(Self { q, k, v, batch, heads, group, queries, keys, features, scale })
+        Ok(Self { q, k, v, batch, heads, group, queries, keys, features, values, scale })
     }
 
     /// Whether each key of each batch is visible, on the host; `None` if all are.
@@ -200,8 +203,8 @@ impl AttentionOptions {
 /// For each query the mean of the values, weighted by softmax(scale·q·k) over the keys that it sees.
 ///
 /// `q` is `[batch, heads, queries, features]`, `k` and `v` `[batch, shared, keys, features]`, where `shared` divides `heads`: head h uses
-/// keys and values h·shared/heads (multi-query attention with one, grouped with some). Views are read without a copy if features are
-/// adjacent. On CUDA features are at most 128.
+/// keys and values h·shared/heads (multi-query attention with one, grouped with some). Values, and so results, may have another number of
+/// features. Views are read without a copy if features are adjacent. On CUDA features are at most 128.
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, a scale that is not positive, too many features; sequences that do not end at the
@@ -212,7 +215,7 @@ pub fn attention(q: &Array, k: &Array, v: &Array, options: &AttentionOptions) ->
         return cuda::forward(&device, &problem, options);
     }
     let allowed = problem.allowed(options)?;
-    let Problem { batch, heads, queries, features, .. } = problem;
+    let Problem { batch, heads, queries, values, .. } = problem;
     let [q, k, v] = [problem.q.contiguous()?, problem.k.contiguous()?, problem.v.contiguous()?];
     with_element!(q.dtype(), NAME, T => {
         let task = cpu::Task::<T>::new([&q, &k, &v], &problem, options, allowed.as_deref())?;
@@ -220,7 +223,7 @@ pub fn attention(q: &Array, k: &Array, v: &Array, options: &AttentionOptions) ->
         // An array, whose creation may fail: heads without features may have more sums than fit into memory.
         let mut log_sums = Array::zeros(shape, DType::F64, &Device::Cpu)?;
         let sums = log_sums.as_mut_slice::<f64>()?;
-        let output = Array::build([batch, heads, queries, features], &Device::Cpu, |out: &mut [T]| {
+        let output = Array::build([batch, heads, queries, values], &Device::Cpu, |out: &mut [T]| {
             task.forward(out, sums);
         })?;
         Ok(Attention { output, log_sum_exp: log_sums.cast(q.dtype())? })
@@ -289,10 +292,11 @@ pub fn unpack(packed: &Array) -> Result<[Array; 3]> {
 }
 
 fn check_backward(problem: &Problem, forward: &Attention, grad: &Array) -> Result<()> {
-    let shape = problem.q.dims();
+    let Problem { batch, heads, queries, values, .. } = *problem;
+    let shape = [batch, heads, queries, values];
     for (argument, array) in [("output", &forward.output), ("grad", grad)] {
         array.require_like(&problem.q, NAME, argument)?;
-        array.require_shape(NAME, argument, shape, || "it has the shape of the queries".to_owned())?;
+        array.require_shape(NAME, argument, &shape, || "a result for each query".to_owned())?;
     }
     let (dtype, wanted) = (forward.log_sum_exp.dtype(), problem.q.dtype().accumulator());
     if dtype != wanted {
@@ -322,7 +326,7 @@ fn cpu_backward(
         let grad_q = Array::build(q.shape(), &Device::Cpu, |out: &mut [T]| {
             task.backward(&saved, out, &mut grad_k, &mut grad_v);
         })?;
-        let shared = |values: Vec<T>| Array::from_vec(values, k.shape(), &Device::Cpu);
-        Ok(Gradients { q: grad_q, k: shared(grad_k)?, v: shared(grad_v)? })
+        let shaped = |values: Vec<T>, like: &Array| Array::from_vec(values, like.shape(), &Device::Cpu);
+        Ok(Gradients { q: grad_q, k: shaped(grad_k, &k)?, v: shaped(grad_v, &v)? })
     })
 }

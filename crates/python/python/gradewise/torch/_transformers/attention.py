@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+from functools import lru_cache
 from typing import Any, Callable, Optional, Sequence
 
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gradewise._errors import ArgumentError, ShapeError
-from gradewise.torch._composite import is_plain, is_transformed
+from gradewise.torch._composite import Composite, composite, is_plain, is_transformed, run
 
 _BY_OPTION = {
     "varlen": ("cu_seq_q", "cu_seq_k", "max_q", "max_k"),
@@ -85,7 +87,69 @@ def weigh(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     return _BACKENDS[name](q, k, v, **options)
 
 
+_MOST_FEATURES = 128, 96
+"""Of a head for matrix instructions, in TF32 and in float32."""
+
+
+def _is_served(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> bool:
+    """Whether the library's kernels compute this attention: of float32 in eager code on a GPU with matrix instructions for it, where
+    nothing is asked for but a scale and the causal mask of as many queries as keys, and PyTorch may choose its fused kernels."""
+    if not (q.is_cuda and q.dtype is k.dtype is v.dtype is torch.float32 and q.dim() == k.dim() == v.dim() == 4):
+        return False
+    more = any(value for name, value in options.items() if name not in ("attn_mask", "scale", "is_causal"))
+    if more or options.get("attn_mask") is not None or 0 in q.shape or 0 in k.shape or 0 in v.shape:
+        return False
+    if q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3] or q.shape[3] != k.shape[3] or q.shape[1] % k.shape[1]:
+        return False
+    if options.get("is_causal") and q.shape[2] != k.shape[2]:
+        return False
+    if max(q.shape[-1], v.shape[-1]) > _MOST_FEATURES[0 if _allows_tf32() else 1] or not _has_instructions(q.device):
+        return False
+    fused = torch.backends.cuda.mem_efficient_sdp_enabled()
+    return fused and is_plain((q, k, v)) and not torch.is_autocast_enabled("cuda")
+
+
+def _allows_tf32() -> bool:
+    matmul = torch.backends.cuda.matmul
+    try:
+        return matmul.allow_tf32
+    except RuntimeError:
+        # Reading the older setting fails once the newer one was used.
+        return matmul.fp32_precision == "tf32"
+
+
+@lru_cache(maxsize=None)
+def _has_instructions(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@lru_cache(maxsize=64)
+def _attention(scale: float, causal: bool) -> Composite:
+    def ordinary(inputs: Sequence[Tensor], _: Any) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return F.scaled_dot_product_attention(*_with_all_heads(*inputs), scale=scale, is_causal=causal)
+
+    attributes = json.dumps({"causal": causal, "scale": scale, "lengths": None, "mask": None})
+    return composite([("attention", attributes, [0, 1, 2])], ["same"] * 3, "same", ordinary)
+
+
+def _with_all_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys and values for each head of the queries."""
+    count = q.shape[-3] // k.shape[-3]
+    return (q, k, v) if count == 1 else (q, k.repeat_interleave(count, -3), v.repeat_interleave(count, -3))
+
+
+def _own(q: Tensor, k: Tensor, v: Tensor, scale: Optional[float] = None, is_causal: bool = False, **_: Any) -> Tensor:
+    made = _attention(q.shape[-1] ** -0.5 if scale is None else float(scale), bool(is_causal))
+    # The kernels copy four features at a time.
+    padded = [F.pad(x, (0, -x.shape[-1] % 4)) if x.shape[-1] % 4 else x for x in (q, k, v)]
+    found = run(made, padded)
+    return found[..., : v.shape[-1]] if v.shape[-1] % 4 else found
+
+
 def _native(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    if _is_served(q, k, v, options):
+        return _own(q, k, v, **options)
     if k.shape[-3] != q.shape[-3]:
         k, v = (x.expand(*x.shape[:-3], q.shape[-3], *x.shape[-2:]) for x in (k, v))
     mask = options.get("attn_mask")
