@@ -164,8 +164,15 @@ own_task() {
 candle() { (cd crates/candle && cargo fmt --check && CARGO_TARGET_DIR=$target cargo test --quiet); }
 
 # Operators on memory of cudarc: a workspace of its own as well, of which CI has neither the kernels nor a GPU. What it does on one
-# is tests/gpu.rs.
-cudarc() { (cd examples/cudarc && cargo fmt --check && CARGO_TARGET_DIR=$target cargo clippy --quiet --all-targets -- -D warnings); }
+# is tests/gpu.rs; recorded work runs over the stand-in for the driver.
+cudarc() {
+    (
+        cd examples/cudarc
+        cargo fmt --check
+        CARGO_TARGET_DIR=$target cargo clippy --quiet --all-targets -- -D warnings
+        CARGO_TARGET_DIR=$target cargo test --quiet --test replay
+    )
+}
 
 # The oldest compiler that Cargo.toml promises: a check of every crate, in a folder of its own.
 oldest_compiler() {

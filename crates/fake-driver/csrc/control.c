@@ -53,6 +53,7 @@ static bool set(const char *name, long long value) {
     else if (!strcmp(name, "devices")) fake_device_count = value < DEVICES ? value : DEVICES;
     else if (!strcmp(name, "major")) fake_major = value;
     else if (!strcmp(name, "minor")) fake_minor = value;
+    else if (!strcmp(name, "records_pageable")) fake_records_pageable = value;
     else if (!strcmp(name, "memory"))
         for (int i = 0; i < DEVICES; i++) fake_devices[i].total = (size_t)value;
     else return false;

@@ -25,12 +25,18 @@ static CUresult run_fill8(const struct op *op) { return run_fill(op, 1); }
 
 static CUresult run_fill32(const struct op *op) { return run_fill(op, 4); }
 
+/* Whether host memory is left where it is until the copy is done. */
+static bool is_recorded(const struct stream *stream, const void *host, size_t bytes) {
+    return fake_is_pinned(host, bytes) || (stream->capture && fake_records_pageable);
+}
+
 static CUresult from_host(CUdeviceptr target, const void *source, size_t bytes, Handle handle) {
     struct stream *stream = fake_stream(handle);
     if (!stream) return INVALID_HANDLE;
     if (!source || (!stream->capture && !fake_access(target, bytes))) return INVALID_VALUE;
-    struct op op = {.run = run_copy, .target = target, .source = (uintptr_t)source, .bytes = bytes, .from_host = true};
-    if (!fake_is_pinned(source, bytes)) {
+    struct op op = {.run = run_copy, .node = COPY_NODE, .target = target, .source = (uintptr_t)source, .bytes = bytes,
+                    .from_host = true};
+    if (!is_recorded(stream, source, bytes)) {
         CUresult code = fake_not_captured(stream);
         if (code) return code;
         op.staged = fake_duplicate(source, bytes);
@@ -42,15 +48,17 @@ static CUresult to_host(void *target, CUdeviceptr source, size_t bytes, Handle h
     struct stream *stream = fake_stream(handle);
     if (!stream) return INVALID_HANDLE;
     if (!target || (!stream->capture && !fake_access(source, bytes))) return INVALID_VALUE;
-    struct op op = {.run = run_copy, .target = (uintptr_t)target, .source = source, .bytes = bytes, .to_host = true};
-    if (fake_is_pinned(target, bytes)) return fake_queue(handle, op);
+    struct op op = {.run = run_copy, .node = COPY_NODE, .target = (uintptr_t)target, .source = source, .bytes = bytes,
+                    .to_host = true};
+    if (is_recorded(stream, target, bytes)) return fake_queue(handle, op);
     CUresult code = fake_not_captured(stream);
     if (code == SUCCESS) code = fake_queue(handle, op);
     return code ? code : fake_drain(stream, UINT64_MAX); /* returns when the copy is done */
 }
 
 static CUresult on_device(CUdeviceptr target, CUdeviceptr source, size_t bytes, Handle stream) {
-    return fake_queue(stream, (struct op){.run = run_copy, .target = target, .source = source, .bytes = bytes});
+    struct op op = {.run = run_copy, .node = COPY_NODE, .target = target, .source = source, .bytes = bytes};
+    return fake_queue(stream, op);
 }
 
 static bool contexts(Handle one, Handle other) {
@@ -58,12 +66,14 @@ static bool contexts(Handle one, Handle other) {
 }
 
 static CUresult fill8(CUdeviceptr target, uint32_t value, size_t count, Handle stream) {
-    return fake_queue(stream, (struct op){.run = run_fill8, .target = target, .bytes = count, .value = value});
+    struct op op = {.run = run_fill8, .node = FILL_NODE, .target = target, .bytes = count, .value = value};
+    return fake_queue(stream, op);
 }
 
 static CUresult fill32(CUdeviceptr target, uint32_t value, size_t count, Handle stream) {
     if (target % 4) return INVALID_VALUE;
-    return fake_queue(stream, (struct op){.run = run_fill32, .target = target, .bytes = count, .value = value});
+    struct op op = {.run = run_fill32, .node = FILL_NODE, .target = target, .bytes = count, .value = value};
+    return fake_queue(stream, op);
 }
 
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source, size_t bytes, Handle stream) {

@@ -122,12 +122,15 @@ void fake_device_reset(void);
 
 /* ---- op.c ---- */
 
+enum { COPY_NODE = 1, FILL_NODE = 2, ALLOCATION_NODE = 10, FREE_NODE = 11 };
+
 enum { MOST_PARAMETERS = 256 };
 
 typedef CUresult (*Kernel)(void *const *arguments, const uint32_t *grid, const uint32_t *block, uint32_t shared);
 
 struct op {
     CUresult (*run)(const struct op *op); /* does it; what follows is for this function */
+    uint32_t node;           /* the kind of its node in a graph, CU_GRAPH_NODE_TYPE_*; 0 is a kernel */
     uint64_t target, source; /* addresses */
     size_t bytes;            /* of a copy; elements of a fill */
     uint32_t value;
@@ -185,6 +188,8 @@ size_t fake_bytes(void);
 /* The bytes at `address`, if all of them lie in one live block. */
 void *fake_access(uint64_t address, size_t bytes);
 bool fake_is_pinned(const void *pointer, size_t bytes);
+/* Whether copies from and to pageable host memory are recorded, with its address, rather than refused. */
+extern long long fake_records_pageable;
 
 /* ---- module.c; control.c is on top of all ---- */
 

@@ -37,6 +37,39 @@ static CUresult nodes(Handle handle, Handle *array, size_t *count) {
     return SUCCESS;
 }
 
+static CUresult node_type(Handle node, uint32_t *type) {
+    const struct op *op = (const void *)node;
+    if (!op || !type) return INVALID_VALUE;
+    *type = op->node;
+    return SUCCESS;
+}
+
+enum { HOST_MEMORY = 1, DEVICE_MEMORY = 2 };
+
+struct copy_side {
+    size_t x, y, z, level;
+    uint32_t type;
+    uint64_t host, device, array, reserved;
+    size_t pitch, height;
+};
+
+struct copy {
+    struct copy_side source, target;
+    size_t width, height, depth;
+};
+
+static struct copy_side side(uint64_t address, bool is_host) {
+    if (is_host) return (struct copy_side){.type = HOST_MEMORY, .host = address};
+    return (struct copy_side){.type = DEVICE_MEMORY, .device = address};
+}
+
+static CUresult copy_parameters(Handle node, struct copy *parameters) {
+    const struct op *op = (const void *)node;
+    if (!op || !parameters || op->node != COPY_NODE) return INVALID_VALUE;
+    *parameters = (struct copy){side(op->source, op->from_host), side(op->target, op->to_host), op->bytes, 1, 1};
+    return SUCCESS;
+}
+
 struct update_result {
     int result; /* 0 done, 2 another topology, 3 another kind of node */
     Handle node, from;
@@ -65,6 +98,10 @@ API CUresult cuGraphUpload(Handle exec, Handle stream) { CALL(CONTEXT, upload(ex
 API CUresult cuGraphExecDestroy(Handle exec) { CALL(CONTEXT, destroy(EXEC, exec)); }
 API CUresult cuGraphDestroy(Handle graph) { CALL(INITIALISED, destroy(GRAPH, graph)); }
 API CUresult cuGraphGetNodes(Handle graph, Handle *array, size_t *count) { CALL(INITIALISED, nodes(graph, array, count)); }
+API CUresult cuGraphNodeGetType(Handle node, uint32_t *type) { CALL(INITIALISED, node_type(node, type)); }
+API CUresult cuGraphMemcpyNodeGetParams(Handle node, struct copy *parameters) {
+    CALL(INITIALISED, copy_parameters(node, parameters));
+}
 API CUresult cuGraphExecUpdate_v2(Handle exec, Handle graph, struct update_result *result) {
     CALL(CONTEXT, update(exec, graph, result));
 }

@@ -9,6 +9,8 @@
 
 enum origin { IMMEDIATE, ORDERED, CAPTURED, HOST };
 
+long long fake_records_pageable;
+
 struct block {
     uint64_t address;
     size_t bytes, span; /* asked for; pages in bytes */
@@ -28,6 +30,7 @@ void fake_memory_reset(void) {
     free(blocks);
     range = NULL, blocks = NULL;
     next = block_count = 0;
+    fake_records_pageable = 0;
 }
 
 /* A block that is not yet usable, behind a page that never is. */
@@ -177,7 +180,7 @@ static CUresult allocate_ordered(CUdeviceptr *pointer, size_t bytes, Handle hand
     struct block *block = pointer && bytes ? reserve(bytes, CAPTURED, current()) : NULL;
     if (!block) return INVALID_VALUE;
     *pointer = block->address;
-    return fake_queue(handle, (struct op){.run = run_start, .target = block->address});
+    return fake_queue(handle, (struct op){.run = run_start, .node = ALLOCATION_NODE, .target = block->address});
 }
 
 static struct block *to_free(uint64_t address, bool host) {
@@ -203,7 +206,7 @@ static CUresult free_ordered(uint64_t address, Handle handle) {
     if (!stream || !block) return stream ? INVALID_VALUE : INVALID_HANDLE;
     if (stream->capture && block->origin != CAPTURED) return CAPTURE_UNSUPPORTED;
     block->freeing = !stream->capture;
-    return fake_queue(handle, (struct op){.run = run_end, .target = address});
+    return fake_queue(handle, (struct op){.run = run_end, .node = FREE_NODE, .target = address});
 }
 
 static CUresult info(size_t *free, size_t *total) {

@@ -228,6 +228,7 @@ static CUresult enumerate(Handle *functions, unsigned count, Handle handle) {
 API CUresult cuModuleLoadDataEx(Handle *module, const void *image, unsigned count, unsigned *names, void **values) {
     CALL(CONTEXT, load(module, image, count, names, values));
 }
+API CUresult cuModuleLoadData(Handle *module, const void *image) { CALL(CONTEXT, load(module, image, 0, NULL, NULL)); }
 API CUresult cuModuleUnload(Handle module) { CALL(CONTEXT, unload(module)); }
 API CUresult cuModuleGetFunction(Handle *function, Handle module, const char *name) {
     CALL(CONTEXT, get_function(function, module, name));

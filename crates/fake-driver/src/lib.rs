@@ -142,7 +142,8 @@ impl Fake {
         unsafe { self.function::<Fail>("fake_fail")(name.as_ptr(), nth as c_longlong, code) }
     }
 
-    /// Sets `version` (as in 12040), `devices` (at most 4), `major` and `minor` (compute capability), or `memory` (bytes).
+    /// Sets `version` (as in 12040), `devices` (at most 4), `major` and `minor` (compute capability), `memory` (bytes), or
+    /// `records_pageable` (1: captures take copies from and to pageable host memory, 0: they refuse them).
     ///
     /// # Panics
     /// If there is no such setting.

@@ -1,7 +1,10 @@
 //! The functions of the driver API, and the conversion of their result codes to errors.
 
 use crate::{Error, Provider, Result, sys::*, table::table};
-use std::ffi::{CStr, c_char, c_float, c_int, c_uint, c_void};
+use std::{
+    cell::Cell,
+    ffi::{CStr, c_char, c_float, c_int, c_uint, c_void},
+};
 
 /// The functions of the driver API as `unsafe` methods under their own names.
 pub struct Calls {
@@ -232,6 +235,10 @@ table! {
     fn cuGraphDestroy(graph: CUgraph);
     /// The nodes of a graph.
     fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    /// The kind of a node.
+    fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint);
+    /// What a copy of a graph reads and writes.
+    fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_MEMCPY3D);
     /// Whether a device can access another's memory.
     fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
     /// Lets this thread's context access another's memory.
@@ -248,6 +255,16 @@ table! {
     fn cuGetErrorString(code: CUresult, text: *mut *const c_char);
 }
 
+thread_local! {
+    /// The first call of this thread that a capture refused since [`take_refused`].
+    static REFUSED: Cell<Option<(&'static str, CUresult)>> = const { Cell::new(None) };
+}
+
+/// The first call of this thread that a capture refused since this function was called last: its name, and what it returned.
+pub(crate) fn take_refused() -> Option<(&'static str, CUresult)> {
+    REFUSED.take()
+}
+
 impl Calls {
     pub(crate) const LIBRARY: &str = "the CUDA driver";
     const MISSING: &str = "it is older than what this function needs; update the NVIDIA driver";
@@ -257,7 +274,13 @@ impl Calls {
     }
 
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
-        if code == CUresult::SUCCESS { Ok(()) } else { Err(self.error(call, code)) }
+        if code == CUresult::SUCCESS {
+            return Ok(());
+        }
+        if code.is_of_capture() && REFUSED.get().is_none() {
+            REFUSED.set(Some((call, code)));
+        }
+        Err(self.error(call, code))
     }
 
     /// The error for a code that `call` returned, with the driver's name and description of it.

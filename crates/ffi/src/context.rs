@@ -2,6 +2,7 @@
 
 use crate::{DeviceInfo, Driver, Error, Result, sys::*};
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -25,7 +26,12 @@ struct Inner {
     raw: CUcontext,
     owned: bool,
     parked: Mutex<Option<Error>>,
+    /// What keeps a shared context alive.
+    _owner: Owner,
 }
+
+/// Keeps an object of another library alive.
+pub(crate) type Owner = Box<dyn Any + Send + Sync>;
 
 impl Context {
     /// Retains the primary context of device `ordinal`.
@@ -37,7 +43,14 @@ impl Context {
         let mut raw = CUcontext::NULL;
         // SAFETY: the pointer is valid for the write; `Inner::drop` releases.
         unsafe { driver.cuDevicePrimaryCtxRetain(&mut raw, info.device)? };
-        Ok(Self(Arc::new(Inner { driver: driver.clone(), info, raw, owned: true, parked: Mutex::new(None) })))
+        Ok(Self(Arc::new(Inner {
+            driver: driver.clone(),
+            info,
+            raw,
+            owned: true,
+            parked: Mutex::new(None),
+            _owner: Box::new(()),
+        })))
     }
 
     /// Borrows a context that another library of the program owns; dropping the result does not release it.
@@ -48,6 +61,18 @@ impl Context {
     /// # Errors
     /// From the driver.
     pub unsafe fn borrow(driver: &Driver, raw: CUcontext) -> Result<Self> {
+        // SAFETY: the caller vouches for the context's life.
+        unsafe { Self::share(driver, raw, ()) }
+    }
+
+    /// As [`borrow`](Self::borrow), with an owner that is kept until the result and everything created from it are gone.
+    ///
+    /// # Safety
+    /// `raw` must be a context of this driver, and live as long as `owner`.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub unsafe fn share(driver: &Driver, raw: CUcontext, owner: impl Any + Send + Sync) -> Result<Self> {
         let mut device = 0;
         // SAFETY: the caller says that the context is alive; the pointer is valid for the write.
         unsafe {
@@ -61,6 +86,7 @@ impl Context {
             raw,
             owned: false,
             parked: Mutex::new(None),
+            _owner: Box::new(owner),
         })))
     }
 
@@ -149,6 +175,37 @@ impl Drop for Inner {
         // A failure cannot be reported: no handle of the context is left.
         // SAFETY: retained in `primary`, released once.
         let _ = unsafe { self.driver.cuDevicePrimaryCtxRelease_v2(self.info.device) };
+    }
+}
+
+/// A guard: while it lives, allocating and freeing on this thread does not invalidate a capture.
+pub(crate) struct Relaxed<'a> {
+    context: &'a Context,
+    before: u32,
+}
+
+impl<'a> Relaxed<'a> {
+    pub(crate) fn begin(context: &'a Context) -> Result<Self> {
+        let mut before = capture_mode::RELAXED;
+        // SAFETY: the pointer is valid for reading and writing.
+        unsafe { context.driver().cuThreadExchangeStreamCaptureMode(&mut before)? };
+        Ok(Self { context, before })
+    }
+
+    fn restore(&mut self) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.context.driver().cuThreadExchangeStreamCaptureMode(&mut self.before) }
+    }
+
+    pub(crate) fn end(self) -> Result<()> {
+        std::mem::ManuallyDrop::new(self).restore()
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        let result = self.restore();
+        self.context.park(result);
     }
 }
 

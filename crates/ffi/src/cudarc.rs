@@ -30,6 +30,22 @@ pub unsafe fn stream(context: &Context, stream: &CudaStream) -> Stream {
     unsafe { Stream::borrow(context, raw(stream)) }
 }
 
+/// A stream of `cudarc` that is kept, with its context, until the result and everything created from it are gone.
+///
+/// # Safety
+/// `driver` must be the one that `cudarc` opens, which [`Driver::load`] gives.
+///
+/// # Errors
+/// From the driver.
+pub unsafe fn shared(driver: &Driver, stream: &Arc<CudaStream>) -> Result<Stream> {
+    let (context, owner) = (stream.context().cu_ctx(), || Arc::clone(stream));
+    // SAFETY: a stream of `cudarc` keeps its context, and the owner keeps the stream; both are the driver's.
+    unsafe {
+        let context = Context::share(driver, sys::CUcontext(context.cast()), owner())?;
+        Ok(Stream::share(&context, raw(stream), owner()))
+    }
+}
+
 /// The handle of a stream of `cudarc`, for `gradewise_kernels::CudaDevice::on_stream`.
 pub fn raw(stream: &CudaStream) -> sys::CUstream {
     sys::CUstream(stream.cu_stream().cast())

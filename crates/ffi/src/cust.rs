@@ -126,6 +126,16 @@ pub unsafe fn stream(context: &Context, stream: &cust::stream::Stream) -> Stream
     unsafe { Stream::borrow(context, sys::CUstream(stream.as_inner().cast())) }
 }
 
+/// A stream of `cust` that is kept until the result and everything created from it are gone.
+///
+/// # Safety
+/// `stream` must belong to `context`.
+pub unsafe fn shared(context: &Context, stream: std::sync::Arc<cust::stream::Stream>) -> Stream {
+    let raw = sys::CUstream(stream.as_inner().cast());
+    // SAFETY: the owner keeps the stream, which the caller says is the context's.
+    unsafe { Stream::share(context, raw, stream) }
+}
+
 /// Borrows the memory of a buffer of `cust`, which keeps owning it.
 ///
 /// # Safety

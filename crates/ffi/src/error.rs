@@ -113,6 +113,17 @@ pub enum Error {
         /// What is wrong with which argument.
         problem: String,
     },
+    /// A [recording](crate::Stream::record) that came to nothing, or what it recorded cannot be replayed safely.
+    Capture {
+        /// Where in the recording, such as "in step `norm`".
+        place: String,
+        /// The call of this crate that the capture refused.
+        call: Option<&'static str>,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        hint: &'static str,
+    },
     /// A launch that the device cannot run.
     Launch {
         /// The kernel.
@@ -164,6 +175,10 @@ impl fmt::Display for Error {
                 write!(f, "{operation} ends at byte {end} of a block of {bytes} bytes")
             }
             Self::Argument { call, problem } => write!(f, "{call}: {problem}"),
+            Self::Capture { place, call, problem, hint } => {
+                let call = call.map(|call| format!("{call}: ")).unwrap_or_default();
+                write!(f, "recording {place}: {call}{problem}; {hint}")
+            }
             Self::Launch { kernel, what, actual, limit } => {
                 write!(f, "launch of `{kernel}`: {what} is {actual}, the device allows {limit}")
             }

@@ -1,6 +1,6 @@
 //! Page-locked host memory.
 
-use crate::{Context, Result, sys::*};
+use crate::{Context, Result, context::Relaxed, sys::*};
 use std::{ffi::c_void, ptr::NonNull, slice};
 
 /// A block of page-locked host memory, owned: copies between it and a device run while the program goes on, and can be
@@ -60,7 +60,10 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
+        // The free does not affect a capture in progress in another stream, which cannot use a block that is dropped now.
+        let relaxed = Relaxed::begin(&self.context);
         // SAFETY: allocated in `new`, released once.
         self.context.release(|driver| unsafe { driver.cuMemFreeHost(self.pointer()) });
+        self.context.park(relaxed.and_then(Relaxed::end));
     }
 }

@@ -6,7 +6,7 @@
 //! - [`sys`] has the driver API's types, as it defines them.
 //! - [`Driver`] has its functions ([`Calls`]), as `unsafe` methods under their own names.
 //! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`HostMemory`], [`PeerAccess`], [`Module`], [`Function`],
-//!   [`Graph`] and [`GraphExec`] own their driver objects, bind their context where the driver needs one (also when dropped),
+//!   [`Graph`], [`GraphExec`] and [`RecordedGraph`] own their driver objects, bind their context where the driver needs one (also when dropped),
 //!   and park an error that occurs in `Drop` on the context ([`Context::take_parked`]).
 //! - [`Arguments`] are those of a kernel, given to [`Function::launch`] in the order of its parameters.
 //! - [`nvrtc`], [`nvml`], [`nvtx`], [`cublaslt`] and [`nccl`] are other libraries, opened in the same way.
@@ -35,8 +35,8 @@ struct Readme;
 // device, tensor_maps
 // context, nvml
 // host, module, pool, stream
-// event, graph, memory, nccl
-// arguments, cublaslt, cudarc, cust, peer
+// event, memory, nccl
+// arguments, cublaslt, cudarc, cust, graph, peer
 // function
 
 mod arguments;
@@ -78,7 +78,7 @@ pub use driver::Driver;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use function::{Function, LaunchConfig};
-pub use graph::{Graph, GraphExec};
+pub use graph::{Graph, GraphExec, Nodes, RecordedGraph, Recording};
 pub use host::HostMemory;
 pub use image::Image;
 pub use memory::DeviceMemory;

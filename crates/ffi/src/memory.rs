@@ -1,6 +1,6 @@
 //! Device memory.
 
-use crate::{Context, Driver, Error, HostMemory, Result, Stream, sys::*};
+use crate::{Driver, Error, HostMemory, Result, Stream, context::Relaxed, sys::*};
 use std::ffi::c_void;
 
 /// How a block was obtained, hence how it is returned.
@@ -240,36 +240,5 @@ impl Drop for DeviceMemory {
             }
             Kind::Borrowed => {}
         }
-    }
-}
-
-/// A guard: while it lives, allocating and freeing on this thread does not invalidate a capture.
-struct Relaxed<'a> {
-    context: &'a Context,
-    before: u32,
-}
-
-impl<'a> Relaxed<'a> {
-    fn begin(context: &'a Context) -> Result<Self> {
-        let mut before = capture_mode::RELAXED;
-        // SAFETY: the pointer is valid for reading and writing.
-        unsafe { context.driver().cuThreadExchangeStreamCaptureMode(&mut before)? };
-        Ok(Self { context, before })
-    }
-
-    fn restore(&mut self) -> Result<()> {
-        // SAFETY: as above.
-        unsafe { self.context.driver().cuThreadExchangeStreamCaptureMode(&mut self.before) }
-    }
-
-    fn end(self) -> Result<()> {
-        std::mem::ManuallyDrop::new(self).restore()
-    }
-}
-
-impl Drop for Relaxed<'_> {
-    fn drop(&mut self) {
-        let result = self.restore();
-        self.context.park(result);
     }
 }

@@ -1,7 +1,7 @@
 //! Streams: queues of work.
 
-use crate::{Context, Result, sys::*};
-use std::sync::Arc;
+use crate::{Context, Result, context::Owner, sys::*};
+use std::{any::Any, sync::Arc};
 
 /// A queue of work on a device, done in order. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ struct Inner {
     context: Context,
     raw: CUstream,
     owned: bool,
+    /// What keeps a shared stream alive.
+    _owner: Owner,
 }
 
 impl Stream {
@@ -24,7 +26,7 @@ impl Stream {
         let mut raw = CUstream::NULL;
         // SAFETY: the pointer is valid for the write; the context is bound; `Inner::drop` releases.
         unsafe { context.driver().cuStreamCreate(&mut raw, CU_STREAM_NON_BLOCKING)? };
-        Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true })))
+        Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true, _owner: Box::new(()) })))
     }
 
     /// A new stream with a priority: the device runs pending work of higher priority first. 0 is the default; lower numbers are higher
@@ -37,7 +39,7 @@ impl Stream {
         let mut raw = CUstream::NULL;
         // SAFETY: as in `new`.
         unsafe { context.driver().cuStreamCreateWithPriority(&mut raw, CU_STREAM_NON_BLOCKING, priority)? };
-        Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true })))
+        Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true, _owner: Box::new(()) })))
     }
 
     /// The device's highest priority, which is its lowest number; 0 if it has no priorities.
@@ -57,7 +59,16 @@ impl Stream {
     /// # Safety
     /// `raw` must be a stream of the context, or null for its default stream, and must outlive the result and everything created from it.
     pub unsafe fn borrow(context: &Context, raw: CUstream) -> Self {
-        Self(Arc::new(Inner { context: context.clone(), raw, owned: false }))
+        // SAFETY: the caller vouches for the stream's life.
+        unsafe { Self::share(context, raw, ()) }
+    }
+
+    /// As [`borrow`](Self::borrow), with an owner that is kept until the result and everything created from it are gone.
+    ///
+    /// # Safety
+    /// `raw` must be a stream of the context, and live as long as `owner`.
+    pub unsafe fn share(context: &Context, raw: CUstream, owner: impl Any + Send + Sync) -> Self {
+        Self(Arc::new(Inner { context: context.clone(), raw, owned: false, _owner: Box::new(owner) }))
     }
 
     /// The stream's context.
@@ -72,8 +83,8 @@ impl Stream {
 
     /// Waits for the work queued so far.
     ///
+    /// # Errors
     /// Asynchronous errors of the queued work, which surface here.
-    /// Those of the work, which show only now.
     pub fn synchronize(&self) -> Result<()> {
         self.context().bind()?;
         // SAFETY: the stream is alive.
@@ -95,11 +106,16 @@ impl Stream {
     /// # Errors
     /// From the driver.
     pub fn is_capturing(&self) -> Result<bool> {
+        Ok(self.capture_status()? != 0)
+    }
+
+    /// 0, or one of [`capture_status`](crate::sys::capture_status).
+    pub(crate) fn capture_status(&self) -> Result<u32> {
         self.context().bind()?;
         let mut status = 0;
         // SAFETY: the pointer is valid for the write; the stream is alive.
         unsafe { self.context().driver().cuStreamIsCapturing(self.raw(), &mut status)? };
-        Ok(status != 0)
+        Ok(status)
     }
 }
 

@@ -120,7 +120,11 @@ results! {
     ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE = 804;
     ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
     ERROR_STREAM_CAPTURE_INVALIDATED = 901;
+    ERROR_STREAM_CAPTURE_MERGE = 902;
+    ERROR_STREAM_CAPTURE_UNMATCHED = 903;
+    ERROR_STREAM_CAPTURE_UNJOINED = 904;
     ERROR_STREAM_CAPTURE_ISOLATION = 905;
+    ERROR_STREAM_CAPTURE_IMPLICIT = 906;
     ERROR_CAPTURED_EVENT = 907;
     ERROR_STREAM_CAPTURE_WRONG_THREAD = 908;
     ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910;
@@ -129,6 +133,12 @@ results! {
 }
 
 impl CUresult {
+    /// Whether a call failed because of a capture: what it does cannot be recorded, or the capture was broken before.
+    pub const fn is_of_capture(self) -> bool {
+        self.0 >= Self::ERROR_STREAM_CAPTURE_UNSUPPORTED.0
+            && self.0 <= Self::ERROR_STREAM_CAPTURE_WRONG_THREAD.0
+    }
+
     /// Whether the error is sticky: every later call in the context fails, and only a new process recovers.
     pub const fn is_sticky(self) -> bool {
         matches!(
@@ -269,6 +279,44 @@ pub mod capture_mode {
     pub const RELAXED: c_uint = 2;
 }
 
+/// The state of a stream's capture, `CU_STREAM_CAPTURE_STATUS_*`.
+pub mod capture_status {
+    use std::ffi::c_uint;
+
+    /// Work is recorded.
+    pub const ACTIVE: c_uint = 1;
+    /// A forbidden call broke the capture, which has not been ended yet.
+    pub const INVALIDATED: c_uint = 2;
+}
+
+/// Kinds of nodes of a graph, `CU_GRAPH_NODE_TYPE_*`.
+pub mod graph_node_type {
+    use std::ffi::c_uint;
+
+    /// A kernel.
+    pub const KERNEL: c_uint = 0;
+    /// A copy.
+    pub const MEMCPY: c_uint = 1;
+    /// A fill.
+    pub const MEMSET: c_uint = 2;
+    /// A function of the host.
+    pub const HOST: c_uint = 3;
+    /// Memory taken from the device's pool.
+    pub const MEM_ALLOC: c_uint = 10;
+    /// Memory returned to the pool.
+    pub const MEM_FREE: c_uint = 11;
+}
+
+/// Where the memory of a copy is, `CU_MEMORYTYPE_*`.
+pub mod memory_type {
+    use std::ffi::c_uint;
+
+    /// On the host.
+    pub const HOST: c_uint = 1;
+    /// As the address says.
+    pub const UNIFIED: c_uint = 4;
+}
+
 /// Page-locked host memory for all contexts.
 pub const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 
@@ -342,6 +390,50 @@ pub struct CUgraphExecUpdateResultInfo {
     pub error_node: CUgraphNode,
     /// If a dependency caused the error: the node that `error_node` depends on.
     pub error_from_node: CUgraphNode,
+}
+
+/// One side of a copy: the first or second half of `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUmemcpySide {
+    /// The first byte in x.
+    pub x_in_bytes: usize,
+    /// The first row.
+    pub y: usize,
+    /// The first slice.
+    pub z: usize,
+    /// The level of detail of an array.
+    pub lod: usize,
+    /// Where the memory is, of [`memory_type`].
+    pub memory_type: c_uint,
+    /// The address, of host memory.
+    pub host: *mut c_void,
+    /// The address, of device or unified memory.
+    pub device: CUdeviceptr,
+    /// The array, if it is one.
+    pub array: *mut c_void,
+    /// Null.
+    pub reserved: *mut c_void,
+    /// Bytes between rows.
+    pub pitch: usize,
+    /// Rows between slices.
+    pub height: usize,
+}
+
+/// A copy in up to three dimensions.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUDA_MEMCPY3D {
+    /// What is read.
+    pub source: CUmemcpySide,
+    /// What is written.
+    pub target: CUmemcpySide,
+    /// Bytes of a row.
+    pub width_in_bytes: usize,
+    /// Rows.
+    pub height: usize,
+    /// Slices.
+    pub depth: usize,
 }
 
 /// The description of an array for the tensor memory accelerator; passed to a kernel by value.

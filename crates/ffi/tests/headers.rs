@@ -55,6 +55,7 @@ fn size(name: &str) -> usize {
         "CUtensorMap" => size_of::<sys::CUtensorMap>(),
         "CUlaunchConfig" => size_of::<sys::CUlaunchConfig>(),
         "CUmemAccessDesc" => size_of::<sys::CUmemAccessDesc>(),
+        "CUDA_MEMCPY3D" => size_of::<sys::CUDA_MEMCPY3D>(),
         "CUgraphExecUpdateResultInfo" => size_of::<sys::CUgraphExecUpdateResultInfo>(),
         "nvmlMemory_t" => size_of::<nvml::nvmlMemory_t>(),
         "nvmlUtilization_t" => size_of::<nvml::nvmlUtilization_t>(),
@@ -155,6 +156,9 @@ fn the_driver() {
     constants!(text, "CU_JIT_", [sys::jit_option]:         INFO_LOG_BUFFER, INFO_LOG_BUFFER_SIZE_BYTES, ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES);
     constants!(text, "CU_MEMPOOL_ATTR_", [sys::pool_attribute]:         RELEASE_THRESHOLD, RESERVED_MEM_CURRENT, RESERVED_MEM_HIGH, USED_MEM_CURRENT, USED_MEM_HIGH);
     constants!(text, "CU_STREAM_CAPTURE_MODE_", [sys::capture_mode]: GLOBAL, THREAD_LOCAL, RELAXED);
+    constants!(text, "CU_STREAM_CAPTURE_STATUS_", [sys::capture_status]: ACTIVE, INVALIDATED);
+    constants!(text, "CU_GRAPH_NODE_TYPE_", [sys::graph_node_type]: KERNEL, MEMCPY, MEMSET, HOST, MEM_ALLOC, MEM_FREE);
+    constants!(text, "CU_MEMORYTYPE_", [sys::memory_type]: HOST, UNIFIED);
     constants!(text, "", [sys]:         CU_STREAM_NON_BLOCKING, CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_PORTABLE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
     constants!(text, "CU_TENSOR_MAP_DATA_TYPE_", [tensor_map]: UINT8, INT32, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TFLOAT32);
     constants!(text, "CU_TENSOR_MAP_", [tensor_map]: SWIZZLE_NONE, SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B);
@@ -167,7 +171,8 @@ fn the_driver() {
         ERROR_HARDWARE_STACK_ERROR, ERROR_ILLEGAL_INSTRUCTION, ERROR_MISALIGNED_ADDRESS, ERROR_INVALID_ADDRESS_SPACE,
         ERROR_INVALID_PC, ERROR_LAUNCH_FAILED, ERROR_NOT_PERMITTED, ERROR_NOT_SUPPORTED, ERROR_SYSTEM_DRIVER_MISMATCH,
         ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, ERROR_STREAM_CAPTURE_UNSUPPORTED, ERROR_STREAM_CAPTURE_INVALIDATED,
-        ERROR_STREAM_CAPTURE_ISOLATION, ERROR_CAPTURED_EVENT, ERROR_STREAM_CAPTURE_WRONG_THREAD,
+        ERROR_STREAM_CAPTURE_MERGE, ERROR_STREAM_CAPTURE_UNMATCHED, ERROR_STREAM_CAPTURE_UNJOINED,
+        ERROR_STREAM_CAPTURE_IMPLICIT, ERROR_STREAM_CAPTURE_ISOLATION, ERROR_CAPTURED_EVENT, ERROR_STREAM_CAPTURE_WRONG_THREAD,
         ERROR_GRAPH_EXEC_UPDATE_FAILURE, ERROR_INVALID_CLUSTER_SIZE, ERROR_UNKNOWN);
     for (what, size) in [
         ("sizeof(CUlaunchConfig)", size_of::<sys::CUlaunchConfig>()),
@@ -175,6 +180,14 @@ fn the_driver() {
         ("offsetof(CUlaunchAttribute, value)", std::mem::offset_of!(sys::CUlaunchAttribute, value)),
         ("offsetof(CUlaunchConfig, hStream)", std::mem::offset_of!(sys::CUlaunchConfig, stream)),
         ("offsetof(CUlaunchConfig, numAttrs)", std::mem::offset_of!(sys::CUlaunchConfig, num_attrs)),
+        ("offsetof(CUDA_MEMCPY3D, srcHost)", std::mem::offset_of!(sys::CUDA_MEMCPY3D, source.host)),
+        ("offsetof(CUDA_MEMCPY3D, srcDevice)", std::mem::offset_of!(sys::CUDA_MEMCPY3D, source.device)),
+        (
+            "offsetof(CUDA_MEMCPY3D, dstMemoryType)",
+            std::mem::offset_of!(sys::CUDA_MEMCPY3D, target.memory_type),
+        ),
+        ("offsetof(CUDA_MEMCPY3D, dstHost)", std::mem::offset_of!(sys::CUDA_MEMCPY3D, target.host)),
+        ("offsetof(CUDA_MEMCPY3D, WidthInBytes)", std::mem::offset_of!(sys::CUDA_MEMCPY3D, width_in_bytes)),
         ("alignof(CUtensorMap)", align_of::<sys::CUtensorMap>()),
     ] {
         writeln!(text, r#"static_assert({what} == {size}, "{what}");"#).unwrap();

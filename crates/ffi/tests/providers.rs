@@ -53,6 +53,23 @@ fn the_driver_and_the_objects_of_cust_work() {
     let mut bytes = [0; 12];
     ours.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [5; 12]);
+    drop((ours, stream));
+
+    // A recorded graph keeps their stream.
+    let their_stream = std::sync::Arc::new(their_stream);
+    let alive = std::sync::Arc::downgrade(&their_stream);
+    // SAFETY: the stream is of the context; the graph keeps the block.
+    let graph = unsafe {
+        let stream = borrow::shared(&context, their_stream);
+        let ours = DeviceMemory::new(&stream, 12).unwrap();
+        stream.record(ours, |recording, ours| recording.step("fill", |_| ours.fill(6)))
+    };
+    let mut graph = graph.unwrap();
+    graph.replay().unwrap();
+    graph.memory().read(0, &mut bytes).unwrap();
+    assert_eq!((bytes, alive.strong_count()), ([6; 12], 1));
+    drop(graph);
+    assert_eq!(alive.strong_count(), 0);
 }
 
 #[cfg(feature = "cudarc")]

@@ -2,6 +2,9 @@
 
 #[path = "../src/learn.rs"]
 mod learn;
+#[path = "../src/replay.rs"]
+mod replay;
+mod replays;
 #[path = "../src/slices.rs"]
 mod slices;
 
@@ -139,7 +142,15 @@ fn weights_are_learned_where_cudarc_has_them(device: &CudaDevice) {
     }
 }
 
+/// What `tests/replay.rs` does over the stand-in.
+fn recorded_work_of_cudarc_replays(device: &CudaDevice) {
+    for case in replays::ALL {
+        case(device.ordinal());
+    }
+}
+
 gradewise_testing::main!(
+    recorded_work_of_cudarc_replays,
     contexts_are_one,
     an_operator_reads_a_slice_where_it_is,
     our_memory_is_a_slice_of_theirs,

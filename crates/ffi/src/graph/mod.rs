@@ -1,8 +1,17 @@
 //! Graphs: recorded work, launched as one.
 
+// nodes
+// recording
+
+mod nodes;
+mod recording;
+
+pub use nodes::Nodes;
+pub use recording::{RecordedGraph, Recording};
+
 use crate::{Context, Error, Result, Stream, sys::*};
 
-/// Recorded work.
+/// Recorded work. [`Stream::record`] makes one that keeps the memory it works on, and that is safe to replay.
 #[derive(Debug)]
 pub struct Graph {
     context: Context,
