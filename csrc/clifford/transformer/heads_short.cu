@@ -97,19 +97,26 @@ GW_DEVICE void split_backward(const T* x, const HeadRows<T>& grad, T* out, const
 
 }  // namespace
 
+/// Blocks that a multiprocessor is to have at once. From compute capability 10.0 on the compiler needs more than the 80 registers of three.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define GW_BLOCKS 2
+#else
+#define GW_BLOCKS 4
+#endif
+
 #define GW_KERNELS(T, NAME)                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_split_heads_short_fwd_##NAME(                                      \
+    extern "C" __global__ void __launch_bounds__(256, GW_BLOCKS) gw_split_heads_short_fwd_##NAME(                              \
         const T* x, T* heads, const u32* form, GW_PARAMETER Heads sizes, i32 is_normed, double epsilon, double gain) {         \
         begin_kernel();                                                                                                        \
         split<T>(x, heads, form, sizes, is_normed, epsilon, gain);                                                             \
     }                                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_split_heads_short_bwd_##NAME(                                      \
+    extern "C" __global__ void __launch_bounds__(256, GW_BLOCKS) gw_split_heads_short_bwd_##NAME(                              \
         const T* x, const T* first, const T* second, const T* third, T* out, const u32* form, GW_PARAMETER Heads sizes,        \
         HeadStrides strides, double epsilon, double gain) {                                                                    \
         begin_kernel();                                                                                                        \
         split_backward<T>(x, HeadRows<T>{{first, second, third}, strides}, out, form, sizes, epsilon, gain);                   \
     }                                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_merge_heads_short_##NAME(                                          \
+    extern "C" __global__ void __launch_bounds__(256, GW_BLOCKS) gw_merge_heads_short_##NAME(                                  \
         const T* first, const T* second, const T* third, T* planes, const u32* form, GW_PARAMETER Heads sizes,                 \
         HeadStrides strides) {                                                                                                 \
         begin_kernel();                                                                                                        \
