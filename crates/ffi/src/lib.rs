@@ -6,8 +6,8 @@
 //! - [`sys`] has the driver API's types, as it defines them.
 //! - [`Driver`] has its functions ([`Calls`]), as `unsafe` methods under their own names.
 //! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`HostMemory`], [`PeerAccess`], [`Module`], [`Function`],
-//!   [`Graph`], [`GraphExec`] and [`RecordedGraph`] own their driver objects, bind their context where the driver needs one (also when dropped),
-//!   and park an error that occurs in `Drop` on the context ([`Context::take_parked`]).
+//!   [`Graph`], [`GraphExec`] and [`RecordedGraph`] own their driver objects, bind their context where the driver needs one (also when
+//!   dropped), and park an error that occurs in `Drop` on the context ([`Context::take_parked`]).
 //! - [`Arguments`] are those of a kernel, given to [`Function::launch`] in the order of its parameters.
 //! - [`nvrtc`], [`nvml`], [`nvtx`], [`cublaslt`] and [`nccl`] are other libraries, opened in the same way.
 //!

@@ -137,6 +137,11 @@ def test_accelerate_says_what_it_left_and_why(double):
     )
     assert "near miss" in left["block"].reason and "MVSiLU" in left["block"].reason
     assert "block.1" in str(report) and f"{left['block.1'].difference:.1e}" in str(report)
+    page = report._repr_html_()
+    assert page.startswith(f"<p>{str(report).splitlines()[0]}</p>") and page.count("<tr>") == page.count("</tr>") >= 2
+    assert f"<code>block.1</code></td><td>{left['block.1'].original}</td><td>left: " in page
+    left["block.1"].__dict__["reason"] = "<script>"
+    assert "<td>left: &lt;script&gt;</td>" in report._repr_html_()
     assert type(model.block) is nn.Sequential
 
 

@@ -76,8 +76,8 @@ fn hint(code: Option<CUresult>) -> &'static str {
         }
         Some(CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD) => "a recording ends in the thread that began it",
         _ => {
-            "a recording cannot wait for the device, nor allocate by calls that do, nor copy from or to pageable memory: do so before it, and \
-             divide it by `Recording::step` to find where that happens"
+            "a recording cannot wait for the device, nor allocate by calls that do, nor copy from or to pageable memory: do so before it, \
+             and divide it by `Recording::step` to find where that happens"
         }
     }
 }
@@ -113,8 +113,8 @@ enum State {
 }
 
 impl Stream {
-    /// Records what `work` queues in this stream, checks that it can be replayed, and keeps `memory`, which it works on: as long as the graph
-    /// lives, so does the memory. The stream may be one of `cudarc` or `cust` (`cudarc::shared`, `cust::shared`) or a plain handle
+    /// Records what `work` queues in this stream, checks that it can be replayed, and keeps `memory`, which it works on: as long as the
+    /// graph lives, so does the memory. The stream may be one of `cudarc` or `cust` (`cudarc::shared`, `cust::shared`) or a plain handle
     /// ([`share`](Self::share), [`borrow`](Self::borrow)).
     ///
     /// Calls that a capture forbids are refused in this thread only ([`capture_mode::THREAD_LOCAL`]). The driver records what it is told:

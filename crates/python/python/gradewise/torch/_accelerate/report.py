@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Optional
@@ -97,6 +98,19 @@ class Report:
             lines.append(f"{len(self.borders)} copies at borders in a forward pass of the example, {total:.0f} µs")
             lines += [f"  {b.path or '(model)'}: {list(b.shape)}, {b.microseconds:.1f} µs" for b in self.borders]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The first and the last lines of the text, and a table of the parts between."""
+        rows = [(r.path, r.original, "replaced, with what is inside") for r in self.parts()]
+        rows += [(j.path, j.original, _how(j)) for j in self.joined]
+        rows += [(m.path, m.original, f"left: {m.reason}") for m in self.left]
+        rows += [(b.path, "×".join(map(str, b.shape)), f"copied, {b.microseconds:.1f} µs") for b in self.borders or ()]
+        facts = [line for line in str(self).split("\n") if not line.startswith("  ")]
+        cells = [[html.escape(text) for text in (path or "(model)", what, how)] for path, what, how in rows]
+        body = "".join(f"<tr><td><code>{path}</code></td><td>{what}</td><td>{how}</td></tr>" for path, what, how in cells)
+        head = "<tr><th>module</th><th>class or shape</th><th>what happened</th></tr>"
+        table = f'<div style="overflow-x: auto"><table>{head}{body}</table></div>' if rows else ""
+        return "".join(f"<p>{html.escape(fact)}</p>" for fact in facts) + table
 
 
 def _how(joined: Joined) -> str:
