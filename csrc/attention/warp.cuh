@@ -16,8 +16,8 @@ struct AttentionWarp {
     static constexpr int ROWS = attention_warp::ROWS, ROW = Tiles::ROW;
     /// Rows of the tiles that are copied: forward, where exact products of many features need registers, and backward.
     static constexpr int KEYS = EXACT && D > 64 ? 16 : attention_warp::keys(sizeof(T)), FEW = attention_warp::few(D, sizeof(T));
-    /// Of queries for the gradients of keys and values; dropout needs registers.
-    static constexpr int FEW_QUERIES = GENERAL && D == 128 ? 16 : FEW;
+    /// Of queries for the gradients of keys and values; dropout needs registers, and exact products do.
+    static constexpr int FEW_QUERIES = (GENERAL && D == 128) || EXACT ? 16 : FEW;
     static constexpr int FORWARD_BYTES = attention_warp::forward(D, sizeof(T)), BACKWARD_BYTES = attention_warp::backward(D, sizeof(T));
     static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
     /// Whether the rows of a block are operands in registers. With 128 features there are not enough.
@@ -283,7 +283,10 @@ struct AttentionWarp {
         T* const grad_tiles = q_tiles + 2 * FEW_QUERIES * ROW;
         const Place at(p, tiles, p.heads / p.group);
         const Visible<T> visible(p, at.batch);
-        const int first = at.tile * ROWS, features = static_cast<int>(p.features), value_features = static_cast<int>(p.values);
+        const int first = at.tile * ROWS;
+        // Parameters are read from constant memory at each use: two registers less.
+        const auto features = [&] { return static_cast<int>(p.features); };
+        const auto value_features = [&] { return static_cast<int>(p.values); };
         const int query_count = static_cast<int>(p.queries), key_count = static_cast<int>(p.keys);
         const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
         const float scale = static_cast<float>(p.scale);
@@ -302,14 +305,14 @@ struct AttentionWarp {
             const int query = (begin + step % each) * FEW_QUERIES;
             const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
             const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
-            Tiles::template fetch<FEW_QUERIES>(q_tiles + step % 2 * FEW_QUERIES * ROW, q, p.q_steps.token, query, query_count, features);
+            Tiles::template fetch<FEW_QUERIES>(q_tiles + step % 2 * FEW_QUERIES * ROW, q, p.q_steps.token, query, query_count, features());
             Tiles::template fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count,
-                                                value_features);
+                                                value_features());
             copy_async_commit();
         };
-        Tiles::template fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
+        Tiles::template fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features());
         Tiles::template fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
-                    value_features);
+                    value_features());
         AttentionRows<T, D, RESIDENT> key_rows(keys), value_rows(values);
         if constexpr (RESIDENT) copy_async_commit();
         if (steps > 0) fetch_queries(0);
@@ -378,7 +381,7 @@ struct AttentionWarp {
         }
         T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
         T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
-        Tiles::write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
-        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, value_features, grad_v);
+        Tiles::write(target_k, p.grad_k_steps.token, first, key_count, features(), grad_k);
+        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, value_features(), grad_v);
     }
 };

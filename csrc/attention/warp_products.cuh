@@ -170,18 +170,24 @@ struct AttentionProducts<float, D, true> {
         }
     };
 
-    /// The sum of at most 32 terms: products with a remainder apart from the others, for they are smaller.
+    /// The sum of at most 32 terms: products with a remainder, which are smaller, apart from the others, where there are registers for it.
     struct Sum {
-        float large[4] = {}, small[4] = {};
+        static constexpr bool APART = D <= 64;
+        float large[4] = {}, small[APART ? 4 : 1] = {};
 
         GW_DEVICE void add(const Parts<4>& left, const Parts<2>& right) {
-            mma_tf32(small, left.low, right.high);
-            mma_tf32(small, left.high, right.low);
+            if constexpr (APART) {
+                mma_tf32(small, left.low, right.high);
+                mma_tf32(small, left.high, right.low);
+            } else {
+                mma_tf32(large, left.low, right.high);
+                mma_tf32(large, left.high, right.low);
+            }
             mma_tf32(large, left.high, right.high);
         }
         GW_DEVICE void add_to(float (&sums)[4]) const {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) sums[e] += small[e] + large[e];
+            for (int e = 0; e < 4; ++e) sums[e] += APART ? small[APART ? e : 0] + large[e] : large[e];
         }
     };
 

@@ -14,10 +14,14 @@ struct AttentionWarpTiles {
     /// aligned to 16 bytes.
     template <int COUNT>
     GW_DEVICE static void fetch(T* tile, const T* source, i64 step, int first, int rows, int features) {
-        static_assert(COUNT * CHUNKS % THREADS == 0, "every thread copies as much");
+        constexpr int PIECES = COUNT * CHUNKS;
+        int thread = threadIdx.x;
+        // Computed anew by each call: kept from step to step, the places of the pieces take registers that products of f32 need.
+        if constexpr (sizeof(T) == 4) asm volatile("" : "+r"(thread));
 #pragma unroll
-        for (int i = 0; i < COUNT * CHUNKS / THREADS; ++i) {
-            const int e = threadIdx.x + i * THREADS, row = e / CHUNKS, feature = e % CHUNKS * WIDE;
+        for (int i = 0; i < (PIECES + THREADS - 1) / THREADS; ++i) {
+            if (PIECES % THREADS != 0 && thread >= PIECES - i * THREADS) break;
+            const int e = thread + i * THREADS, row = e / CHUNKS, feature = e % CHUNKS * WIDE;
             const bool inside = first + row < rows && feature < features;
             copy_async_16(tile + row * ROW + feature, inside ? source + (first + row) * step + feature : source, inside ? 16 : 0);
         }

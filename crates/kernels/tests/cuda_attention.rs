@@ -7,7 +7,7 @@ mod common;
 use cases::{Case, check, fused, one_of};
 use common::{for_all, launched};
 use gradewise_kernels::{
-    Array, Compute, DType, Device, Index,
+    Array, Compute, DType, Device, Index, debug,
     ops::{self, Attention, AttentionOptions},
 };
 use rand::RngExt;
@@ -80,6 +80,7 @@ fn f32_is_multiplied_by_matrix_instructions(device: &Device) {
     if cuda.info().compute_capability.0 < 8 {
         return;
     }
+    debug::set(true);
     let rng = &mut common::rng(5);
     for (features, compute, engine) in [
         (36, Compute::Tf32, "warp_fwd_48"),
