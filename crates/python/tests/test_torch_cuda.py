@@ -294,7 +294,7 @@ def test_blocks_in_16_bits(dtype, rows):
 
 @pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("queries,values", [(36, 36), (80, 96), (33, 20)])
-def test_attention_of_transformers_is_the_librarys(tf32, queries, values, monkeypatch):
+def test_attention_of_transformers_is_that_of_the_library(tf32, queries, values, monkeypatch):
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
     torch.manual_seed(5)
     heads = 4
