@@ -306,6 +306,8 @@ def test_attention_of_transformers_is_that_of_the_library(tf32, queries, values,
         assert attention._is_served(*given, {"attn_mask": None, "scale": 0.2})
         assert not attention._is_served(*given, {"attn_mask": torch.ones(70, 70, device="cuda")})
         assert not attention._is_served(*given, {"dropout_p": 0.5})
+        for scale in (0.0, -0.2):
+            assert not attention._is_served(*given, {"scale": scale})
         for causal in (False, True):
             found = derivatives(attention.weigh, given, scale=0.2, is_causal=causal)
             again = derivatives(attention.weigh, given, scale=0.2, is_causal=causal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from functools import lru_cache
 from typing import Any, Callable, Optional, Sequence
 
@@ -102,6 +103,9 @@ def _is_served(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> bool
     if q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3] or q.shape[3] != k.shape[3] or q.shape[1] % k.shape[1]:
         return False
     if options.get("is_causal") and q.shape[2] != k.shape[2]:
+        return False
+    # PyTorch's takes any scale.
+    if options.get("scale") is not None and not 0 < options["scale"] < math.inf:
         return False
     if max(q.shape[-1], v.shape[-1]) > _MOST_FEATURES[0 if _allows_tf32() else 1] or not _has_instructions(q.device):
         return False
