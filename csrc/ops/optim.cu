@@ -44,26 +44,49 @@ GW_DEVICE T* array(const Item& item, int which) {
     return reinterpret_cast<T*>(item.at[which]);
 }
 
-template <class F>
-GW_DEVICE void for_own_elements(const Item& item, F f) {
+/// Elements of a thread whose values are on their way from memory at a time. One after the other, 16 of them took 14 µs: for all the
+/// compiler knows the arrays overlap, so it moves no load ahead of a store.
+constexpr int AT_ONCE = 8;
+
+/// Calls `use(i, load(i))` for the block's elements, each thread's in order, with the loads of AT_ONCE elements ahead of their uses.
+template <class Load, class Use>
+GW_DEVICE void for_own_elements(const Item& item, Load load, Use use) {
     const i64 begin = static_cast<i64>(blockIdx.x - item.first_block) * PER_BLOCK;
     const i64 end = begin + PER_BLOCK < item.count ? begin + PER_BLOCK : item.count;
-    for (i64 i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
+    for (i64 first = begin + threadIdx.x; first < end; first += AT_ONCE * optim::THREADS) {
+        decltype(load(first)) held[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            const i64 i = first + k * optim::THREADS;
+            if (i < end) held[k] = load(i);
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            const i64 i = first + k * optim::THREADS;
+            if (i < end) use(i, held[k]);
+        }
+    }
 }
 
-/// Calls `use(i, g)` for the block's elements, with the gradient scaled and limited. There are two loops so that the arithmetic
+/// An element of each array of an update, as it is in memory.
+template <class T>
+struct Element {
+    T parameter, gradient, first, second;
+};
+
+/// Calls `use(i, element, g)` for the block's elements, with the gradient scaled and limited. There are two loops so that the arithmetic
 /// without a limit stays as it is: one multiplication, which the compiler may contract with the additions of `use`.
-template <class T, class F>
-GW_DEVICE void for_own_gradients(const Item& item, const T* gradient, const double* control, F use) {
+template <class T, class Load, class Use>
+GW_DEVICE void for_own_gradients(const Item& item, const double* control, Load load, Use use) {
     using C = Compute<T>;
     const C scale = control == nullptr ? C(1) : C(control[1]), limit = control == nullptr ? C(0) : C(control[2]);
     if (limit > C(0)) {
-        for_own_elements(item, [&](i64 i) {
-            const C g = widen(gradient[i]) * scale;
-            use(i, g > limit ? limit : g < -limit ? -limit : g);
+        for_own_elements(item, load, [&](i64 i, const Element<T>& element) {
+            const C g = widen(element.gradient) * scale;
+            use(i, element, g > limit ? limit : g < -limit ? -limit : g);
         });
     } else {
-        for_own_elements(item, [&](i64 i) { use(i, widen(gradient[i]) * scale); });
+        for_own_elements(item, load, [&](i64 i, const Element<T>& element) { use(i, element, widen(element.gradient) * scale); });
     }
 }
 
@@ -78,11 +101,13 @@ GW_DEVICE void adam(const Items& items, const double* constants, const double* c
     const C shrink = C(constants[7]), decay = C(constants[8]);
     const Item& item = own_item(items);
     T *p = array<T>(item, 0), *m = array<T>(item, 2), *v = array<T>(item, 3);
-    for_own_gradients<T>(item, array<T>(item, 1), control, [&](i64 i, C scaled) {
-        const C value = widen(p[i]);
+    const T* gradient = array<T>(item, 1);
+    const auto load = [&](i64 i) { return Element<T>{p[i], gradient[i], m[i], v[i]}; };
+    for_own_gradients<T>(item, control, load, [&](i64 i, const Element<T>& element, C scaled) {
+        const C value = widen(element.parameter);
         const C g = scaled + decay * value;
-        const C first = flushed(beta1 * widen(m[i]) + rest1 * g);
-        const C second = flushed(beta2 * widen(v[i]) + rest2 * g * g);
+        const C first = flushed(beta1 * widen(element.first) + rest1 * g);
+        const C second = flushed(beta2 * widen(element.second) + rest2 * g * g);
         m[i] = narrow<T>(first);
         v[i] = narrow<T>(second);
         p[i] = narrow<T>(flushed(shrink * value - step_size * first / (root(second) / bias_root + epsilon)));
@@ -98,10 +123,12 @@ GW_DEVICE void sgd(const Items& items, const double* constants, const double* co
     const bool first = constants[3] != 0;
     const Item& item = own_item(items);
     T *p = array<T>(item, 0), *buffer = array<T>(item, 2);
-    for_own_gradients<T>(item, array<T>(item, 1), control, [&](i64 i, C scaled) {
-        const C value = widen(p[i]);
+    const T* gradient = array<T>(item, 1);
+    const auto load = [&](i64 i) { return Element<T>{p[i], gradient[i], first ? T{} : buffer[i], T{}}; };
+    for_own_gradients<T>(item, control, load, [&](i64 i, const Element<T>& element, C scaled) {
+        const C value = widen(element.parameter);
         const C g = scaled + decay * value;
-        const C velocity = flushed(first ? g : momentum * widen(buffer[i]) + g);
+        const C velocity = flushed(first ? g : momentum * widen(element.first) + g);
         buffer[i] = narrow<T>(velocity);
         p[i] = narrow<T>(flushed(value - rate * (momentum == C(0) ? g : velocity)));
     });
@@ -116,7 +143,10 @@ GW_DEVICE void ema(const Items& items, const double* constants, const double* co
     const Item& item = own_item(items);
     T* average = array<T>(item, 0);
     const T* p = array<T>(item, 1);
-    for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(flushed(keep * widen(average[i]) + take * widen(p[i]))); });
+    const auto load = [&](i64 i) { return Element<T>{p[i], T{}, average[i], T{}}; };
+    for_own_elements(item, load, [&](i64 i, const Element<T>& element) {
+        average[i] = narrow<T>(flushed(keep * widen(element.first) + take * widen(element.parameter)));
+    });
 }
 
 /// What `join` makes of the values of a block of optim::THREADS threads, in a fixed order; thread 0 receives it. Contains barriers: all threads must
@@ -149,8 +179,9 @@ GW_DEVICE void squares(const Items& items, double* partial) {
     const Item& item = own_item(items);
     const T* gradient = array<T>(item, 0);
     double sum = 0, zeros = 0, largest = 0;
-    for_own_elements(item, [&](i64 i) {
-        const double g = widen(gradient[i]), size = g < 0 ? -g : g;
+    const auto load = [&](i64 i) { return gradient[i]; };
+    for_own_elements(item, load, [&](i64, T element) {
+        const double g = widen(element), size = g < 0 ? -g : g;
         sum += g * g;
         zeros += g == 0 ? 1 : 0;
         largest = largest < size ? size : largest;

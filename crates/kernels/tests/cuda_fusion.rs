@@ -5,8 +5,10 @@ mod common;
 mod graphs;
 
 use common::rng;
+use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     self as kernels, Array, CapturedGraph, CudaDevice, DType, Device, Fusion, Result, ops,
+    ops::clifford::mv_layer_norm,
 };
 use graphs::{Inputs, Operators};
 
@@ -172,7 +174,47 @@ fn arrays_that_are_overwritten_keep_their_old_values_for_what_waits(device: &Cud
     assert_eq!(after.to_vec::<f32>().unwrap(), [100.0, 400.0, 900.0]);
 }
 
+/// Sums over partial results wait for each other: they are read while others wait, in part, let go, and more than a launch takes.
+fn sums_over_partial_results_have_the_bits_of_their_own_launches(device: &CudaDevice) {
+    let all = Device::Cuda(device.clone());
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    for dtype in DType::ALL {
+        let sizes = [(130, 28), (33, 17), (1, 1), (500, 64), (77, 3), (2000, 28)];
+        let inputs: Vec<[Array; 3]> = sizes
+            .iter()
+            .map(|&(rows, features)| {
+                let draw = |shape: &[usize], seed| Array::randn(shape, dtype, &all, &mut rng(seed)).unwrap();
+                [draw(&[8, rows, features], 1), draw(&[features], 2), draw(&[8, rows, features], 3)]
+            })
+            .collect();
+        let gain = |[x, a, grad]: &[Array; 3]| Ok(mv_layer_norm::backward(&algebra, x, a, grad)?.a);
+        let work = || {
+            let mut results = inputs.iter().map(gain).collect::<Result<Vec<_>>>()?;
+            drop(gain(&inputs[0])?);
+            let part = results[3].slice(0, 8..40)?;
+            results.extend([ops::add_scalar(&results[1], 1.0)?, ops::square(&part)?]);
+            results.push(ops::softmax(&gain(&inputs[4])?, 0)?);
+            for input in inputs.iter().cycle().take(100) {
+                results.push(gain(input)?);
+            }
+            Ok(results)
+        };
+        let expected = work().unwrap();
+        let (plain, by_operator) = captured(device, Fusion::Off, work);
+        by_operator.replay().unwrap();
+        let (results, fused) = captured(device, Fusion::On, work);
+        for _ in 0..2 {
+            fused.replay().unwrap();
+            assert!(bits(&results) == bits(&expected), "{dtype}");
+        }
+        assert!(bits(&plain) == bits(&expected), "{dtype}, one by one");
+        let [many, few] = [by_operator, fused].map(|graph| graph.node_count().unwrap());
+        assert!(few + 100 <= many, "{dtype}: {few} launches instead of {many}");
+    }
+}
+
 gradewise_testing::main!(
+    sums_over_partial_results_have_the_bits_of_their_own_launches,
     fused_graphs_have_the_bits_of_their_operators,
     scopes_have_the_bits_of_their_operators,
     a_chain_is_one_kernel_and_what_nothing_reads_is_not_written,

@@ -7,7 +7,7 @@ use crate::{
     runtime::{
         cuda::{
             Buffer,
-            fuse::{Description, Function, Operand},
+            fuse::{Description, Function, Operand, PartialSum},
         },
         memory,
     },
@@ -63,6 +63,31 @@ impl Array {
         let operands: Option<Vec<Operand>> = operands.iter().map(|array| array.operand()).collect();
         let (true, Some(operands)) = (is_new && elements > 0, operands) else { return None };
         Some(Description { function, operands, out: Arc::clone(out), dtype, elements })
+    }
+
+    /// The sum over the leading axis of contiguous partial results into this array, which must be new, contiguous and all of its storage.
+    pub(crate) fn partial_sum(
+        &self,
+        operation: &'static str,
+        partials: &Self,
+        chunks: usize,
+        scale: f64,
+    ) -> Option<PartialSum> {
+        let (Storage::Cuda(out), Storage::Cuda(from)) = (&self.storage, &partials.storage) else {
+            return None;
+        };
+        let (dtype, count) = (self.dtype, self.elements());
+        let is_new = Arc::strong_count(out) == 1 && self.offset == 0 && out.bytes() == count * dtype.size();
+        (is_new && count > 0).then(|| PartialSum {
+            operation,
+            partials: Arc::clone(from),
+            from: partials.cuda_address(),
+            out: Arc::clone(out),
+            dtype,
+            chunks,
+            count,
+            scale,
+        })
     }
 
     /// Whether the array's value waits to be computed, in a capture of this thread.

@@ -189,18 +189,19 @@ pub(crate) fn sum_partials(
     scale: f64,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, dtype, device)?;
+    let chunks = chunks_of(operation, partials, &out)?;
+    if let Some(sum) = out.partial_sum(operation, partials, chunks, scale)
+        // SAFETY: both were compared above; `out` is new.
+        && unsafe { device.sum_later(sum) }?
+    {
+        return Ok(out);
+    }
     sum_partials_into(device, operation, partials, &out, scale)?;
     Ok(out)
 }
 
-/// As [`sum_partials`], into `out`, which is contiguous.
-pub(crate) fn sum_partials_into(
-    device: &CudaDevice,
-    operation: &'static str,
-    partials: &Array,
-    out: &Array,
-    scale: f64,
-) -> Result<()> {
+/// How many partial results there are of each of the results `out`.
+fn chunks_of(operation: &'static str, partials: &Array, out: &Array) -> Result<usize> {
     let (chunks, count) = (partials.dims()[0], out.elements());
     let fits = partials.elements() == chunks * count
         && partials.dtype() == out.dtype().accumulator()
@@ -211,6 +212,18 @@ pub(crate) fn sum_partials_into(
             (partials.shape().to_string(), "[chunks, …] of the results' shape and precision");
         return Err(Error::Argument { operation, argument: "partials", actual, expected });
     }
+    Ok(chunks)
+}
+
+/// As [`sum_partials`], into `out`, which is contiguous.
+pub(crate) fn sum_partials_into(
+    device: &CudaDevice,
+    operation: &'static str,
+    partials: &Array,
+    out: &Array,
+    scale: f64,
+) -> Result<()> {
+    let (chunks, count) = (chunks_of(operation, partials, out)?, out.elements());
     if count == 0 {
         return Ok(());
     }

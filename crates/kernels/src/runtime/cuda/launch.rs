@@ -6,7 +6,7 @@
 
 use super::{
     CudaDevice,
-    fuse::{self, Description},
+    fuse::{self, Description, PartialSum},
     kernel::{Args, Grid, Kernel},
     memory::Buffer,
     submit::submit_function,
@@ -60,7 +60,7 @@ impl CudaDevice {
     ) -> Result<()> {
         // Arrays among the arguments whose values wait are computed first.
         if fuse::is_recording(self) {
-            fuse::settle_touched(self, operation, args.all.words())?;
+            fuse::settle_touched(self, operation, &args)?;
         }
         // SAFETY: as for this function.
         unsafe { submit_function(self, operation, function, grid, args) }
@@ -105,6 +105,18 @@ impl CudaDevice {
         }
         // SAFETY: as for this function.
         unsafe { self.launch(operation, kernel, grid, args) }
+    }
+
+    /// Lets a sum of partial results wait for others, if this thread captures and records values; says whether it does.
+    ///
+    /// # Errors
+    /// From launching sums that wait already.
+    ///
+    /// # Safety
+    /// Its arrays are on this device, of the sizes and dtypes that it tells, and the result's is new.
+    pub(crate) unsafe fn sum_later(&self, sum: PartialSum) -> Result<bool> {
+        // SAFETY: as for this function.
+        unsafe { fuse::defer_sum(self, sum) }.map(|left| left.is_none())
     }
 
     /// Whether operators of this thread should describe what they compute: a capture or a scope records it.

@@ -17,12 +17,14 @@ mod pending;
 mod plan;
 mod source;
 mod stages;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod value;
 
 #[cfg(test)]
 pub(crate) use stages::List;
+pub(crate) use sums::{PartialSum, defer as defer_sum};
 pub(crate) use value::{Axes, Columns, Description, Function, Groups, Operand};
 
 use super::{
@@ -37,6 +39,7 @@ use pending::{Id, Pending};
 use plan::Work;
 use stages::{Launch, Stage};
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use sums::PartialSums;
 use value::{Own, Value};
 
 /// Threads of a block of a generated kernel.
@@ -60,6 +63,8 @@ struct Recording {
     extent: Extent,
     library: Arc<Library>,
     pending: Pending,
+    /// Sums of partial results that wait beside the values.
+    sums: PartialSums,
     /// Kernels that will be launched before anything else is.
     queue: Vec<Stage>,
     /// How the arrays of earlier kernels fell into parts.
@@ -118,6 +123,7 @@ pub(super) fn begin(device: &CudaDevice, extent: Extent) -> Result<()> {
         extent,
         library,
         pending: Pending::default(),
+        sums: PartialSums::default(),
         queue: Vec::new(),
         runs: Runs::new(),
         missing: Vec::new(),
@@ -165,6 +171,8 @@ pub(super) fn defer(
     description: Description,
 ) -> Result<()> {
     let Description { function, operands, out, dtype, elements } = description;
+    // Generated kernels read memory.
+    sums::settle_touched(device, operands.iter().map(|operand| operand.buffer.pointer()))?;
     let own = Own { kernel, grid, args: args.into_owned() };
     let value = Value { operation, function, operands, out, dtype, elements, own };
     let before = with(device, |recording| recording.pending.before(&value)).unwrap_or_default();
@@ -179,32 +187,35 @@ pub(super) fn may_wait(device: &CudaDevice, description: &Description) -> bool {
     captures || !HAS_OWN_KERNELS || !description.function.reads_lists()
 }
 
-/// Computes the values in whose memory one of these words points: those of the arguments of a kernel that is launched next.
-pub(super) fn settle_touched(
-    device: &CudaDevice,
-    operation: &'static str,
-    words: impl Iterator<Item = u64>,
-) -> Result<()> {
+/// Computes the values in whose memory one of the arguments of a kernel points that is launched next.
+pub(super) fn settle_touched(device: &CudaDevice, operation: &'static str, args: &Args<'_>) -> Result<()> {
+    sums::settle_touched(device, args.all.words())?;
     let touched = with(device, |recording| {
         *recording.launched.entry(operation).or_insert(0) += 1;
-        if recording.pending.is_empty() { Vec::new() } else { recording.pending.touched(words) }
+        if recording.pending.is_empty() { Vec::new() } else { recording.pending.touched(args.all.words()) }
     });
     compute(device, &touched.unwrap_or_default())
 }
 
 /// Whether the value in whose memory an address is waits.
 pub(super) fn is_waiting(device: &CudaDevice, address: u64) -> bool {
-    with(device, |recording| !recording.pending.touched(std::iter::once(address)).is_empty()).unwrap_or(false)
+    let word = || std::iter::once(address);
+    let waits = |recording: &mut Recording| {
+        recording.sums.is_touched(word()) || !recording.pending.touched(word()).is_empty()
+    };
+    with(device, waits).unwrap_or(false)
 }
 
 /// Computes the value in whose memory an address is.
 pub(super) fn settle_at(device: &CudaDevice, address: u64) -> Result<()> {
+    sums::settle_touched(device, std::iter::once(address))?;
     let touched = with(device, |recording| recording.pending.touched(std::iter::once(address)));
     compute(device, &touched.unwrap_or_default())
 }
 
 /// Computes all values that something may still read.
 pub(super) fn settle(device: &CudaDevice) -> Result<()> {
+    sums::settle(device)?;
     let wanted = with(device, |recording| {
         recording.pending.sweep();
         recording.pending.wanted()
