@@ -5,6 +5,9 @@
 // once from memory, and between loads and stores there are only sums. Blocks are small, so that the loads of one go along with the sums and
 // stores of others.
 //
+// Gates without a norm need no sums, so that blocks along y share the channels and scalars of their rows: more blocks, and smaller ones, on a
+// multiprocessor, whose loads go along with the stores of others.
+//
 // There are no loops over tiles or channels. Around them the compiler would keep what the planes' table says in registers, 64 of them.
 #pragma once
 
@@ -124,8 +127,18 @@ struct Forms {
     }
 };
 
+/// The number of a thread among those of its row, and how many there are. Without gates they are one block's.
+template <bool IS_GATED>
+GW_DEVICE u32 thread_of_row() {
+    return IS_GATED ? blockIdx.y * blockDim.y + threadIdx.y : threadIdx.y;
+}
+template <bool IS_GATED>
+GW_DEVICE u32 threads_of_row() {
+    return IS_GATED ? gridDim.y * blockDim.y : blockDim.y;
+}
+
 /// The scalars of a row that a thread has: SCALARS of them kept, others read again by each pass.
-template <class T>
+template <class T, bool IS_GATED>
 struct OwnScalars {
     using C = Compute<T>;
     const T* x;
@@ -140,7 +153,7 @@ struct OwnScalars {
         for (int k = 0; k < SCALARS; ++k) values[k] = number(k) < count ? widen(from[number(k) * rows]) : C(0);
     }
 
-    GW_DEVICE static u32 number(u32 k) { return threadIdx.y + k * blockDim.y; }
+    GW_DEVICE static u32 number(u32 k) { return thread_of_row<IS_GATED>() + k * threads_of_row<IS_GATED>(); }
 
     /// Calls f(value) for all of them.
     template <class F>
@@ -149,7 +162,7 @@ struct OwnScalars {
         for (int k = 0; k < SCALARS; ++k) {
             if (number(k) < count) f(kept[k]);
         }
-        for (u32 s = number(SCALARS); s < count; s += blockDim.y) f(widen(x[s * rows]));
+        for (u32 s = number(SCALARS); s < count; s += threads_of_row<IS_GATED>()) f(widen(x[s * rows]));
     }
 };
 
@@ -177,6 +190,7 @@ struct Scales {
 };
 
 /// The place of a thread.
+template <bool IS_GATED>
 struct Place {
     u32 row, rows;
     /// Where the lines of the thread's channel begin, from the first line on.
@@ -185,8 +199,8 @@ struct Place {
     bool has_row, has_channel;
 
     GW_DEVICE Place(const SixteenPlanes& planes)
-        : row(blockIdx.x * ROWS + threadIdx.x), rows(planes.rows), line((planes.scalars + threadIdx.y) * planes.rows),
-          has_row(row < planes.rows), has_channel(threadIdx.y < planes.channels) {}
+        : row(blockIdx.x * ROWS + threadIdx.x), rows(planes.rows), line((planes.scalars + thread_of_row<IS_GATED>()) * planes.rows),
+          has_row(row < planes.rows), has_channel(thread_of_row<IS_GATED>() < planes.channels) {}
 
     GW_DEVICE u32 read() const { return has_row ? row : rows - 1; }
 };
@@ -198,9 +212,9 @@ GW_DEVICE void norm(const SixteenPlanes& planes, const T* __restrict__ x, const 
     using C = Compute<T>;
     constexpr int WARPS = most(sizeof(T)) / 2;
     __shared__ C first_scratch[2][WARPS][ROWS], second_scratch[1][WARPS][ROWS];
-    const Place place(planes);
+    const Place<IS_GATED> place(planes);
     const T* const own = x + place.read();
-    const OwnScalars<T> scalars(own, place.rows, planes.scalars);
+    const OwnScalars<T, IS_GATED> scalars(own, place.rows, planes.scalars);
     C values[PLANES] = {}, norms = 0;
     if (place.has_channel) {
         read<0>(planes, own + place.line, values);
@@ -216,7 +230,7 @@ GW_DEVICE void norm(const SixteenPlanes& planes, const T* __restrict__ x, const 
     };
     // The gate's argument, then the kept scalars.
     C results[1 + SCALARS] = {}, slopes[1 + SCALARS];
-    const T* const gain = gains == nullptr || !place.has_channel ? nullptr : gains + threadIdx.y * GRADES;
+    const T* const gain = gains == nullptr || !place.has_channel ? nullptr : gains + thread_of_row<IS_GATED>() * GRADES;
     results[0] = values[0] * by.scale * (gain == nullptr ? C(1) : widen(gain[0]));
 #pragma unroll
     for (int k = 0; k < SCALARS; ++k) {
@@ -240,7 +254,7 @@ GW_DEVICE void norm(const SixteenPlanes& planes, const T* __restrict__ x, const 
         if (s < planes.scalars) out[s * place.rows + place.row] = narrow<T>(results[1 + k]);
     }
 #pragma unroll 1
-    for (u32 s = scalars.number(SCALARS); s < planes.scalars; s += blockDim.y) {
+    for (u32 s = scalars.number(SCALARS); s < planes.scalars; s += threads_of_row<IS_GATED>()) {
         C value = scalar(s, widen(own[s * place.rows]));
         if (IS_GATED && planes.scalar_gate != NONE) value = activation(planes.scalar_gate, value).value;
         out[s * place.rows + place.row] = narrow<T>(value);
@@ -256,11 +270,11 @@ GW_DEVICE void norm_backward(const SixteenPlanes& planes, const T* __restrict__ 
     using C = Compute<T>;
     constexpr int WARPS = most(sizeof(T)) / 2;
     __shared__ C first_scratch[2][WARPS][ROWS], second_scratch[1][WARPS][ROWS], third_scratch[3][WARPS][ROWS];
-    const Place place(planes);
+    const Place<IS_GATED> place(planes);
     const T* const own = x + place.read();
     const T* const upstream = grad + place.read();
-    OwnScalars<T> scalars(own, place.rows, planes.scalars);
-    const T* const gain = gains == nullptr || !place.has_channel ? nullptr : gains + threadIdx.y * GRADES;
+    OwnScalars<T, IS_GATED> scalars(own, place.rows, planes.scalars);
+    const T* const gain = gains == nullptr || !place.has_channel ? nullptr : gains + thread_of_row<IS_GATED>() * GRADES;
 
     // Gradients are read a second time after the sums: registers do not hold both, and the first cache has them.
     C values[PLANES] = {}, norms = 0;
@@ -324,7 +338,7 @@ GW_DEVICE void norm_backward(const SixteenPlanes& planes, const T* __restrict__ 
     C through_mean = 0, mean = 0, along = 0;
     if (normalizes) {
 #pragma unroll 1
-        for (u32 s = scalars.number(SCALARS); s < planes.scalars; s += blockDim.y) {
+        for (u32 s = scalars.number(SCALARS); s < planes.scalars; s += threads_of_row<IS_GATED>()) {
             C normal;
             const C gradient = scalar(s, normal);
             add_up(gradient * scalar_gain(s), normal);
@@ -369,7 +383,7 @@ GW_DEVICE void norm_backward(const SixteenPlanes& planes, const T* __restrict__ 
         for (int i = 0; i < HALF; ++i) finish(HALF + i, grads[i]);
         if (partial != nullptr) {
 #pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) add(threadIdx.y * GRADES + grade, of_gains[grade] * by.scale);
+            for (int grade = 0; grade < GRADES; ++grade) add(thread_of_row<IS_GATED>() * GRADES + grade, of_gains[grade] * by.scale);
         }
     }
     const auto finish = [&](u32 s, C normal, C gradient) {
@@ -382,7 +396,7 @@ GW_DEVICE void norm_backward(const SixteenPlanes& planes, const T* __restrict__ 
         if (scalars.number(k) < planes.scalars) finish(scalars.number(k), scalars.kept[k], scalar_grads[k]);
     }
 #pragma unroll 1
-    for (u32 s = scalars.number(SCALARS); s < planes.scalars; s += blockDim.y) {
+    for (u32 s = scalars.number(SCALARS); s < planes.scalars; s += threads_of_row<IS_GATED>()) {
         C normal;
         const C gradient = scalar(s, normal);
         finish(s, normal, gradient);

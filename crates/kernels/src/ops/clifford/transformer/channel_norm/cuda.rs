@@ -76,6 +76,9 @@ fn kernel_options(options: Options) -> KernelOptions {
     }
 }
 
+/// The most channels of gates without a norm, whose blocks along y no grid refuses.
+const MOST_GATES: usize = 1 << 16;
+
 /// `SixteenPlanes` of csrc/clifford/transformer/channel_norm_16.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
@@ -96,13 +99,14 @@ struct SixteenPlanes {
 const OF_GRADES: [usize; 5] = [1, 4, 6, 4, 1];
 
 impl SixteenPlanes {
-    /// What the kernels for 16 planes take, where they serve: for all blades of an algebra, a norm or a gate, no more channels than a block has
-    /// threads of a row, and features of less than 4 GiB.
+    /// What the kernels for 16 planes take, where they serve: for all blades of an algebra, a gate or a norm of no more channels than a block
+    /// has threads of a row, and features of less than 4 GiB.
     fn new(order: &Order, sizes: Sizes, options: Options, dtype: DType) -> Option<Self> {
         let does_nothing = options == Options::default();
         let by_grade = order.by_grade();
         let is_whole = by_grade.iter().map(Vec::len).eq(OF_GRADES) && by_grade[0] == [0];
-        let fits = (1..=sixteen_planes::most(dtype.size())).contains(&sizes.channels);
+        let most = if options.norm.is_some() { sixteen_planes::most(dtype.size()) } else { MOST_GATES };
+        let fits = (1..=most).contains(&sizes.channels);
         let height = sizes.scalars.checked_add(sizes.channels.checked_mul(16)?)?;
         let bytes = height.checked_mul(sizes.rows)?.checked_mul(dtype.size())?;
         if does_nothing || !is_whole || !fits || u32::try_from(bytes).is_err() {
@@ -128,9 +132,14 @@ impl SixteenPlanes {
         }
     }
 
-    /// A thread of a row for each channel, more for many scalars, always whole warps.
+    /// A thread of a row for each channel, more for many scalars, always whole warps; of gates without a norm in blocks of their own.
     fn grid(&self, dtype: DType) -> Grid {
         let for_scalars = self.scalars.div_ceil(2 * sixteen_planes::SCALARS as u32);
+        if self.normalizes == 0 {
+            let threads = self.channels.max(for_scalars.min(MOST_GATES as u32)) as usize;
+            let blocks = [self.blocks(), threads.div_ceil(sixteen_planes::GATES), 1];
+            return Grid::new(blocks, [sixteen_planes::ROWS as u32, sixteen_planes::GATES as u32, 1]);
+        }
         let [least, most] =
             [sixteen_planes::LEAST, sixteen_planes::most(dtype.size())].map(|size| size as u32);
         let threads = self.channels.max(for_scalars).next_multiple_of(least).min(most);
