@@ -44,8 +44,8 @@ def test_a_resumed_run_is_the_whole_one(tmp_path):
 
 
 def test_inference_mode(tmp_path):
-    """Lightning validates and predicts in inference mode. Values are those of a pass with gradients, and what layers keep from such passes is
-    no tensor that a later backward pass refuses."""
+    """Lightning validates and predicts in inference mode. Values are those of a pass with gradients, and layers keep nothing from such
+    passes that a later backward pass refuses."""
     import lightning
 
     module = example("lightning_tagger")
