@@ -1,8 +1,8 @@
 //! Programs as graphs of ONNX.
 //!
 //! A buffer is a tensor `[batch, elements]`: the samples of a batch are computed side by side, although the program is that of one sample.
-//! A nest of loops is arithmetic on tensors that have an axis for each loop behind that of the batch, of size 1 where nothing depends on the
-//! loop's counter. What a nest reads and writes are gathers at constant positions, sums of products are `Einsum`.
+//! A nest of loops is arithmetic on tensors that have an axis for each loop behind that of the batch, of size 1 where nothing depends on
+//! the loop's counter. What a nest reads and writes are gathers at constant positions, sums of products are `Einsum`.
 
 mod graph;
 mod proto;

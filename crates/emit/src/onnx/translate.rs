@@ -342,10 +342,11 @@ impl<'a> Translation<'a> {
     fn reduced(&mut self, nest: &Nest, dtype: DType, kept: &[usize]) -> Result<Value> {
         let over = nest.reduced();
         let count = kept.iter().map(|&counter| nest.sizes[counter]).product();
-        if nest.update == Update::Add && !over.is_empty() {
-            if let Some(sum) = self.contraction(nest, dtype, kept)? {
-                return Ok(Value { name: self.graph.reshaped(&sum.name, &[count]), ..sum });
-            }
+        if nest.update == Update::Add
+            && !over.is_empty()
+            && let Some(sum) = self.contraction(nest, dtype, kept)?
+        {
+            return Ok(Value { name: self.graph.reshaped(&sum.name, &[count]), ..sum });
         }
         let Operand { value, axes } = self.operand(&nest.value, dtype, &nest.sizes)?;
         let has_batch = value.has_batch;

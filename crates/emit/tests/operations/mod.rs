@@ -47,8 +47,8 @@ pub const REFUSED: &[&str] = &[
     "top_k",
 ];
 
-/// Calls `see` with what each sample of an operation is, its program, and inputs with what they give, by seed; the operations that cannot be
-/// written, by name.
+/// Calls `see` with what each sample of an operation is, its program, and inputs with what they give, by seed; the operations that
+/// cannot be written, by name.
 pub fn each(
     mut see: impl FnMut(String, Program, &dyn Fn(u64) -> (Vec<Tensor>, Vec<Tensor>)),
 ) -> Vec<&'static str> {

@@ -98,7 +98,8 @@ impl Choice for Destination {
     }
 }
 
-/// Write the record of runs for TensorBoard and as one page with their figures, the weights of a run for another library, or its prediction as C or ONNX.
+/// Write the record of runs for TensorBoard and as one page with their figures, the weights of a run for another library, or its
+/// prediction as C or ONNX.
 ///
 /// Writes into the folder of each run: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained;
 /// both unless one is selected. A second export replaces the first. An unfinished run can be exported at any time. The folder of --seeds or
@@ -123,8 +124,8 @@ pub struct Export {
     /// Write the page.
     #[arg(long)]
     pub html: bool,
-    /// Write the weights in the layout of the published model of this library, for its load_state_dict (`import` is the inverse), or, for c and onnx,
-    /// the prediction.
+    /// Write the weights in the layout of the published model of this library, for its load_state_dict (`import` is the inverse), or, for c and
+    /// onnx, the prediction.
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Destination>(),
         conflicts_with_all = ["tensorboard", "html"])]
     pub to: Option<Destination>,
