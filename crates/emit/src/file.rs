@@ -55,8 +55,8 @@ fn is_identifier(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// Refuses what C has no words for.
-fn check(program: &Program, source: &Source<'_>) -> Result<()> {
+/// Refuses what C and ONNX have no words for.
+pub(crate) fn check(program: &Program, source: &Source<'_>) -> Result<()> {
     let arguments = source.inputs.iter().chain(source.outputs);
     if let Some(name) = std::iter::once(source.name)
         .chain(arguments.map(|one| one.name.as_str()))

@@ -1,8 +1,9 @@
-//! Predictions of a fixed size as programs in C.
+//! Predictions of a fixed size as programs in C and as models of ONNX.
 //!
 //! [`c_source`] writes a [recorded](gradewise_autograd::program::record) program as one file of C99: a function that reads and writes arrays
 //! of its caller, without heap or global state, and needs `math.h` alone. Elementwise operations move into the loops that read their
-//! results, arrays between loops share memory, and weights are constants of the file.
+//! results, arrays between loops share memory, and weights are constants of the file. [`onnx_model`] writes it for batches of any size, in
+//! standard operators.
 //!
 //! ```
 //! use gradewise_autograd::{Tensor, program};
@@ -28,6 +29,7 @@
 // fuse, memory
 // text
 // file
+// onnx
 
 mod error;
 mod file;
@@ -36,10 +38,12 @@ mod fuse;
 mod index;
 mod memory;
 mod nest;
+mod onnx;
 mod text;
 
 pub use error::{Error, Result};
 pub use file::{Argument, Source, c_source};
+pub use onnx::{is_onnx_model, onnx_model};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

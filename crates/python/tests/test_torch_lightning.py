@@ -43,6 +43,38 @@ def test_a_resumed_run_is_the_whole_one(tmp_path):
         assert torch.equal(loaded(momenta), model(momenta))
 
 
+def test_inference_mode(tmp_path):
+    """Lightning validates and predicts in inference mode. Values are those of a pass with gradients, and layers keep nothing from such
+    passes that a later backward pass refuses."""
+    import lightning
+
+    module = example("lightning_tagger")
+    module.Tagger.predict_step = lambda self, batch, index: (torch.is_inference_mode_enabled(), self(batch[0]))
+    loader = torch.utils.data.DataLoader(module.jets(8, 3), 4)
+    momenta, labels = module.jets(8, 3).tensors
+    found = {}
+    for is_first in (True, False):
+        lightning.seed_everything(0)
+        model = module.Tagger()
+        if is_first:
+            options = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_progress_bar": False}
+            trainer = lightning.Trainer(inference_mode=True, **options, default_root_dir=tmp_path)
+            (valid,) = trainer.validate(model, loader, verbose=False)
+            modes, logits = zip(*trainer.predict(model, loader))
+            assert modes == (True, True)
+        # The first passes of one model were in inference mode, those of the other have gradients.
+        model.train()
+        loss = model.training_step((momenta, labels), 0)
+        loss.backward()
+        found[is_first] = [loss.detach(), *(p.grad for p in model.parameters())]
+        if is_first:
+            predicted = torch.cat(logits)
+            assert torch.allclose(predicted, model(momenta).detach(), rtol=1e-5, atol=1e-6)
+            assert valid["valid"] == pytest.approx(loss.item(), rel=1e-5)
+    for first, second in zip(found[True], found[False]):
+        assert torch.equal(first, second)
+
+
 def test_two_processes_are_one(tmp_path):
     fit = example("lightning_tagger").fit
     trainer, model = fit(tmp_path / "one", 2)

@@ -1,5 +1,7 @@
 //! A program: its tasks, its commands, and their dispatch.
 
+mod groups;
+
 use crate::{
     error::{Error, Result},
     output, process, run,
@@ -293,9 +295,12 @@ impl Program {
                          GRADEWISE_LOG=trace)",
                     ),
             );
-        self.commands
-            .iter()
-            .fold(command, |command, entry| command.subcommand(self.adapted((entry.arguments)(self))))
+        let commands: Vec<clap::Command> =
+            self.commands.iter().map(|entry| self.adapted((entry.arguments)(self))).collect();
+        let list = groups::list(&commands);
+        command
+            .help_template(format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\nOptions:\n{{options}}{{after-help}}"))
+            .subcommands(commands)
     }
 
     /// Replaces the names in examples by those of this program and its first task.

@@ -162,10 +162,12 @@ class Definitions:
         return self._silu(_geometry(_read(attributes)["algebra"]), x, a, b)
 
     def _mv_normalization(self, attributes: str, x: Any, a: Any) -> Any:
-        return self._normalized(_geometry(_read(attributes)["algebra"]), x, a)
+        told = _read(attributes)
+        return self._normalized(_geometry(told["algebra"]), x, a, told.get("min_clamp"))
 
     def _mv_layer_norm(self, attributes: str, x: Any, gain: Any) -> Any:
-        return self._layer_norm(_geometry(_read(attributes)["algebra"]), x, gain)
+        told = _read(attributes)
+        return self._layer_norm(_geometry(told["algebra"]), x, gain, told.get("min_clamp"))
 
     def _sgp(self, attributes: str, x: Any, y: Any, weight: Any) -> Any:
         return self._product(attributes, x, y, weight, False)
@@ -245,9 +247,11 @@ class Definitions:
         """``[features, n]`` as ``[n, 1, features]``."""
         return self.library.last_two_swapped(parameter)[:, None]
 
-    def _norm(self, q: Any) -> Any:
-        """(q² + 1e-16)^¼, without the square of a large q."""
+    def _norm(self, q: Any, least: Optional[float] = None) -> Any:
+        """(q² + 1e-16)^¼, without the square of a large q; with ``least``, of the greater of q and that."""
         library = self.library
+        if least is not None:
+            q = library.maximum(q, least)
         size = library.absolute(q)
         is_large = size > 1e4
         small = library.where(is_large, q * 0 + 1.0, q)
@@ -262,13 +266,13 @@ class Definitions:
         gates = library.sigmoid(self._columns(a) * invariants + self._columns(b))
         return x * library.take(gates, geometry.grades)
 
-    def _normalized(self, geometry: Geometry, x: Any, a: Any) -> Any:
-        norms = self._norm(self._by_grade(geometry, x))
+    def _normalized(self, geometry: Geometry, x: Any, a: Any, least: Optional[float] = None) -> Any:
+        norms = self._norm(self._by_grade(geometry, x), least)
         divisors = self.library.sigmoid(self._columns(a)) * (norms - 1.0) + (1.0 + EPSILON)
         return x / self.library.take(divisors, geometry.grades)
 
-    def _layer_norm(self, geometry: Geometry, x: Any, gain: Any) -> Any:
-        norms = self._norm(self.library.sum(self._by_grade(geometry, x), 0))
+    def _layer_norm(self, geometry: Geometry, x: Any, gain: Any, least: Optional[float] = None) -> Any:
+        norms = self._norm(self.library.sum(self._by_grade(geometry, x), 0), least)
         return gain * x / (self.library.sum(norms, 2) * (1.0 / max(x.shape[2], 1)) + EPSILON)
 
     def _product(self, attributes: str, x: Any, y: Any, weight: Any, gate: bool) -> Any:

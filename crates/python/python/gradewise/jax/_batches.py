@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import jax
 import jax.numpy as jnp
@@ -57,10 +57,14 @@ class Parts(Definitions):
     def _silu(self, geometry: Geometry, x: Array, a: Array, b: Array) -> Array:
         return self._run("mv_silu", _of(geometry), [x, a, b])
 
-    def _normalized(self, geometry: Geometry, x: Array, a: Array) -> Array:
+    def _normalized(self, geometry: Geometry, x: Array, a: Array, least: Optional[float] = None) -> Array:
+        if least is not None:
+            return super()._normalized(geometry, x, a, least)
         return self._run("mv_normalization", _of(geometry), [x, a])
 
-    def _layer_norm(self, geometry: Geometry, x: Array, gain: Array) -> Array:
+    def _layer_norm(self, geometry: Geometry, x: Array, gain: Array, least: Optional[float] = None) -> Array:
+        if least is not None:
+            return super()._layer_norm(geometry, x, gain, least)
         return self._run("mv_layer_norm", _of(geometry), [x, jnp.ones_like(gain)]) * gain
 
     def _bilinear(self, geometry: Geometry, x: Any, y: Any, weight: Any, gate: bool, normalize: bool) -> Array:

@@ -54,3 +54,8 @@ _definitions = Definitions(Library())
 def define(operation: str, attributes: str, inputs: Sequence[Array]) -> Array:
     """An operation in JAX's own operators, in both modes and to any order."""
     return in_wide(_definitions, operation, attributes, inputs)
+
+
+def clamped_norm(q: Array, least: float) -> Array:
+    """(max(q, least)² + 1e-16)^¼: the norm of quadratic forms q that steerable networks divide by."""
+    return _definitions._norm(q, least)

@@ -1,6 +1,6 @@
 //! `export`: the record of a run for other programs and for people.
 
-mod c;
+mod program;
 mod tensorboard;
 
 use super::import::said;
@@ -60,6 +60,8 @@ fn beginning(path: &Path, records: &[Value]) -> f64 {
 pub enum Destination {
     /// A program in C.
     C,
+    /// A model of ONNX.
+    Onnx,
     /// The weights for a library.
     Library(Library),
 }
@@ -67,6 +69,7 @@ pub enum Destination {
 impl Choice for Destination {
     const ALL: &'static [Self] = &[
         Self::C,
+        Self::Onnx,
         Self::Library(Library::Cgenn),
         Self::Library(Library::FlashClifford),
         Self::Library(Library::CliffordLayers),
@@ -77,6 +80,7 @@ impl Choice for Destination {
     fn name(self) -> &'static str {
         match self {
             Self::C => "c",
+            Self::Onnx => "onnx",
             Self::Library(library) => library.name(),
         }
     }
@@ -86,12 +90,16 @@ impl Choice for Destination {
             Self::C => {
                 "One self-contained C99 file without heap: the prediction for one sample of fixed size"
             }
+            Self::Onnx => {
+                "A model of ONNX in standard operators (opset 18): the prediction for batches of samples of fixed size"
+            }
             Self::Library(library) => library.about(),
         }
     }
 }
 
-/// Write the record of runs for TensorBoard and as one page with their figures, the weights of a run for another library, or its prediction as C.
+/// Write the record of runs for TensorBoard and as one page with their figures, the weights of a run for another library, or its
+/// prediction as C or ONNX.
 ///
 /// Writes into the folder of each run: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained;
 /// both unless one is selected. A second export replaces the first. An unfinished run can be exported at any time. The folder of --seeds or
@@ -104,7 +112,8 @@ Examples:
   gradewise export runs/nbody-1 runs/nbody-2 --out comparison.html
   gradewise export runs/nbody-1 --to cgenn --out state_dict.safetensors
   gradewise export runs/lorentz-1 --to lgatr --pretrained my-tagger
-  gradewise export runs/lorentz-1 --to c --out tagger.c --name tagger --particles 20")]
+  gradewise export runs/lorentz-1 --to c --out tagger.c --name tagger --particles 20
+  gradewise export runs/lorentz-1 --to onnx --out tagger.onnx")]
 pub struct Export {
     /// The folder of a run, of --seeds or of --curve; with --to, a checkpoint may be named instead.
     #[arg(value_name = "RUN", required = true)]
@@ -115,18 +124,18 @@ pub struct Export {
     /// Write the page.
     #[arg(long)]
     pub html: bool,
-    /// Write the weights in the layout of the published model of this library, for its load_state_dict (`import` is the inverse), or, for c, the
-    /// prediction.
+    /// Write the weights in the layout of the published model of this library, for its load_state_dict (`import` is the inverse), or, for c and
+    /// onnx, the prediction.
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Destination>(),
         conflicts_with_all = ["tensorboard", "html"])]
     pub to: Option<Destination>,
-    /// With --to c: the first part of all names in the file [default: the task's].
+    /// With --to c: the first part of all names in the file; with --to onnx the name of the graph [default: the task's].
     #[arg(long, value_name = "NAME", requires = "to")]
     pub name: Option<String>,
-    /// With --to c: float (f32) or double (f64) [default: f32].
+    /// With --to c or onnx: float (f32) or double (f64) [default: f32].
     #[arg(long, value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true, requires = "to")]
     pub dtype: Option<DType>,
-    /// With --to c: the most particles of a sample [default: those of the run].
+    /// With --to c or onnx: the most particles of a sample [default: those of the run].
     #[arg(long, value_name = "N", requires = "to")]
     pub particles: Option<usize>,
     /// With --to: the folder for these weights, with config.json beside them, which from_pretrained of gradewise.torch reads. The weights of
@@ -143,26 +152,29 @@ pub struct Export {
 }
 
 impl Export {
-    /// The file of a program in C and the checkpoint that it is made of, if that is what is asked for.
-    fn program(&self) -> Result<Option<(&Path, PathBuf)>> {
-        if self.to != Some(Destination::C) {
+    /// What a prediction is written as, the file, and the checkpoint that it is made of, if that is what is asked for.
+    fn program(&self) -> Result<Option<(Destination, &Path, PathBuf)>> {
+        let Some(to @ (Destination::C | Destination::Onnx)) = self.to else {
             return match (&self.name, self.dtype, self.particles) {
                 (None, None, None) => Ok(None),
-                _ => Err(Error::Usage("--name, --dtype and --particles are for --to c".to_owned())),
+                _ => Err(Error::Usage(
+                    "--name, --dtype and --particles are for --to c and --to onnx".to_owned(),
+                )),
             };
-        }
+        };
+        let language = to.name();
         match (&self.out, &self.runs[..]) {
-            (Some(out), [run]) if self.pretrained.is_none() => Ok(Some((out, checkpoint_of(run)))),
-            (_, [_]) => Err(Error::Usage("--to c asks for --out, the file".to_owned())),
-            _ => Err(Error::Usage("--to c takes one run or checkpoint".to_owned())),
+            (Some(out), [run]) if self.pretrained.is_none() => Ok(Some((to, out, checkpoint_of(run)))),
+            (_, [_]) => Err(Error::Usage(format!("--to {language} asks for --out, the file"))),
+            _ => Err(Error::Usage(format!("--to {language} takes one run or checkpoint"))),
         }
     }
 
-    /// All but programs in C.
+    /// All but programs.
     fn plain(&self) -> Result<()> {
         let library = match self.to {
             Some(Destination::Library(library)) => Some(library),
-            Some(Destination::C) | None => None,
+            Some(Destination::C | Destination::Onnx) | None => None,
         };
         match (library, &self.out, &self.runs[..]) {
             (None, None, _) if self.overwrite => Err(Error::Usage(
@@ -195,7 +207,7 @@ impl TaskCommand for Export {
     type Input = Checkpoint;
 
     fn start(&self) -> Result<Option<(String, Checkpoint)>> {
-        let Some((_, path)) = self.program()? else {
+        let Some((_, _, path)) = self.program()? else {
             self.plain()?;
             return Ok(None);
         };
@@ -205,7 +217,7 @@ impl TaskCommand for Export {
 
     fn run<T: Task>(&self, checkpoint: Checkpoint) -> Result<()> {
         match self.program()? {
-            Some((out, _)) => c::write::<T>(self, &checkpoint, out),
+            Some((to, out, _)) => program::write::<T>(self, &checkpoint, to, out),
             None => Ok(()),
         }
     }
