@@ -6,13 +6,17 @@
 use super::reducer::{Greatest, Reducer, Sum};
 use crate::{
     Element,
-    array::layout::Walk,
+    array::{
+        layout::Walk,
+        lazy::{Function, Source},
+    },
     cpu::{
         parallel::Flushed,
         simd::{Kernel, Simd, dispatch},
         split,
     },
 };
+use gradewise_core::PerAxis;
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
@@ -45,6 +49,37 @@ pub(super) fn run<T: Element, R: Reducer>(task: &Task<'_, T>, out: &mut [T]) {
         side_by_side::<T, R>(task, count, out);
     } else {
         along_rows::<T, R>(task, count, out);
+    }
+}
+
+/// A reduction whose kept positions are computed some rows at a time, a row being a position along the leading axis.
+///
+/// The order in which a result is summed is that of the whole [`Task`]. It depends on the length of the last kept axis, which is another
+/// one where the leading axis is the only one; but then what a row reduces is inside of its row, and summed [`along_rows`].
+pub(super) struct Rows<T, R> {
+    kept: (PerAxis, PerAxis),
+    reduced: (PerAxis, PerAxis),
+    offset: usize,
+    scale: f64,
+    kind: PhantomData<(T, R)>,
+}
+
+impl<T, R> Rows<T, R> {
+    pub fn new(kept: (&PerAxis, &PerAxis), reduced: (&PerAxis, &PerAxis), offset: usize, scale: f64) -> Self {
+        let own = |(sizes, strides): (&PerAxis, &PerAxis)| (sizes.clone(), strides.clone());
+        Self { kept: own(kept), reduced: own(reduced), offset, scale, kind: PhantomData }
+    }
+}
+
+impl<T: Element, R: Reducer> Function for Rows<T, R> {
+    fn compute(&self, sources: &[Source<'_>], first: usize, out: &mut [u8]) {
+        let (out, mut sizes): (&mut [T], _) = (bytemuck::cast_slice_mut(out), self.kept.0.clone());
+        let row: usize = sizes[1..].iter().product();
+        sizes[0] = out.len() / row;
+        let start = self.offset + first / row * self.kept.1[0] - sources[0].start;
+        let source = &sources[0].elements()[start..];
+        let (kept, reduced) = ((&sizes[..], &self.kept.1[..]), (&self.reduced.0[..], &self.reduced.1[..]));
+        self::run::<T, R>(&Task { source, kept, reduced, scale: self.scale }, out);
     }
 }
 
