@@ -80,13 +80,11 @@ fn run<O: Operator<N>, const N: usize>(
     for (source, operand) in sources.iter_mut().zip(operands) {
         *source = view::<O::In>(operand, operation)?.0;
     }
-    let row = operator.rows(sources, steps(&strides));
     Array::build(shape, &Device::Cpu, |out: &mut [O::Out]| {
-        let strides = std::array::from_fn(|n| &strides[n][..]);
         split::for_chunks(out, chunk(&sizes), |first, out| {
             // Threads of the pool count subnormal numbers as zero, and operators that compute do so on all threads.
             let _exact = is_exact.then(KeepSubnormals::enter);
-            stretch(&sizes, strides, [0; N], &row, first, out);
+            part(&operator, (&sizes, &strides), ([0; N], sources), first, out);
         });
     })
 }
@@ -105,11 +103,74 @@ struct Mapped<O, const N: usize> {
 
 impl<O: Operator<N>, const N: usize> Function for Mapped<O, N> {
     fn compute(&self, sources: &[Source<'_>], first: usize, out: &mut [u8]) {
-        let row = self.operator.rows(std::array::from_fn(|n| sources[n].elements()), steps(&self.strides));
-        let strides = std::array::from_fn(|n| &self.strides[n][..]);
         // Sources begin where the positions from `first` on lead to, or before: only the sum of base and offset is a position.
         let bases = std::array::from_fn(|n| self.offsets[n].wrapping_sub(sources[n].start));
-        stretch(&self.sizes, strides, bases, &row, first, bytemuck::cast_slice_mut(out));
+        let sources = std::array::from_fn(|n| sources[n].elements());
+        let layout = (&self.sizes[..], &self.strides);
+        part(&self.operator, layout, (bases, sources), first, bytemuck::cast_slice_mut(out));
+    }
+}
+
+/// Rows shorter than this are gathered to tiles of several, where an operator has several operands: a loop takes longer to begin and to end
+/// than to compute so few elements.
+const SHORT: usize = 32;
+
+/// Elements of a tile of short rows.
+const TILE: usize = 512;
+
+/// The positions from `first` on, of which `out` has room for some.
+fn part<O: Operator<N>, const N: usize>(
+    operator: &O,
+    (sizes, strides): (&[usize], &[PerAxis; N]),
+    (bases, sources): ([usize; N], [&[O::In]; N]),
+    first: usize,
+    out: &mut [O::Out],
+) {
+    let row = operator.rows(sources, steps(strides));
+    let by_row = |first: usize, out: &mut [O::Out]| {
+        let strides = std::array::from_fn(|n| &strides[n][..]);
+        stretch(sizes, strides, bases, &row, first, out);
+    };
+    let [outer @ .., columns] = sizes else { return by_row(first, out) };
+    let columns = *columns;
+    if N < 2 || outer.is_empty() || columns >= SHORT || out.len() < 4 * columns {
+        return by_row(first, out);
+    }
+    // Parts of a row at both ends, and whole ones.
+    let (start, rest) = out.split_at_mut((columns - first % columns) % columns);
+    let first = first + start.len();
+    let (tiles, end) = rest.split_at_mut(rest.len() / columns * columns);
+    by_row(first - start.len(), start);
+    by_row(first + tiles.len(), end);
+    let rows = TILE / columns;
+    let walks: [Walk<'_, 1>; N] = std::array::from_fn(|n| Walk { sizes: outer, strides: [&strides[n][..]] });
+    let mut starts: [_; N] = std::array::from_fn(|n| walks[n].offsets(first / columns));
+    // An operand whose rows follow each other is read where it is.
+    let is_dense: [bool; N] = std::array::from_fn(|n| collapse(sizes, [&strides[n]]).1[0][..] == [1]);
+    let is_repeated: [bool; N] =
+        std::array::from_fn(|n| strides[n][..outer.len()].iter().all(|&stride| stride == 0));
+    let mut gathered: [Vec<O::In>; N] = std::array::from_fn(|_| Vec::new());
+    for (number, out) in tiles.chunks_mut(rows * columns).enumerate() {
+        let position = first + number * rows * columns;
+        for n in (0..N).filter(|&n| !is_dense[n]) {
+            if is_repeated[n] && number > 0 {
+                continue;
+            }
+            let (tile, step) = (&mut gathered[n], strides[n][outer.len()]);
+            tile.clear();
+            for [start] in starts[n].by_ref().take(out.len() / columns) {
+                let row = &sources[n][start.wrapping_add(bases[n])..];
+                match step {
+                    0 => tile.resize(tile.len() + columns, row[0]),
+                    1 => tile.extend_from_slice(&row[..columns]),
+                    _ => tile.extend((0..columns).map(|column| row[column * step])),
+                }
+            }
+        }
+        let dense = std::array::from_fn(|n| {
+            if is_dense[n] { &sources[n][position.wrapping_add(bases[n])..] } else { &gathered[n][..] }
+        });
+        stretch(&[out.len()], [&[1]; N], [0; N], &operator.rows(dense, [1; N]), 0, out);
     }
 }
 

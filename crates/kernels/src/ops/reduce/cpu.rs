@@ -142,14 +142,66 @@ fn along_rows<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &mu
         return;
     }
     let per_chunk = split::rows_per_chunk(count);
+    let short = match (task.kept, task.reduced) {
+        (([_], &[step]), (&[columns], [1])) if columns <= LANES => Some((step, columns)),
+        _ => None,
+    };
     let reduce = |(chunk, out): (usize, &mut [T])| {
         let first = chunk * per_chunk;
+        if let Some((step, columns)) = short {
+            let (source, scale) = (&task.source[first * step..], task.scale);
+            return dispatch(Short { source, step, columns, scale, out, reducer: PhantomData::<R> });
+        }
         dispatch(Results { task, pieces: &pieces, kept: &kept, first, out, reducer: PhantomData::<R> });
     };
     if large {
         out.par_chunks_mut(per_chunk).enumerate().flushed_for_each(reduce);
     } else {
         out.chunks_mut(per_chunk).enumerate().for_each(reduce);
+    }
+}
+
+/// Results of adjacent elements, at most [`LANES`] for each: in the order of [`row`], without the lanes that no element is in.
+struct Short<'a, T, R> {
+    source: &'a [T],
+    step: usize,
+    columns: usize,
+    scale: f64,
+    out: &'a mut [T],
+    reducer: PhantomData<R>,
+}
+
+impl<T: Element, R: Reducer> Short<'_, T, R> {
+    #[inline(always)]
+    fn of<const WIDTH: usize>(self) {
+        for (number, out) in self.out.iter_mut().enumerate() {
+            let mut lanes = [R::START; WIDTH];
+            let start = number * self.step;
+            for (lane, value) in lanes.iter_mut().zip(&self.source[start..start + self.columns]) {
+                *lane = R::combine(*lane, value.widen());
+            }
+            let mut width = WIDTH;
+            while width > 1 {
+                width /= 2;
+                for lane in 0..width {
+                    lanes[lane] = R::combine(lanes[lane], lanes[lane + width]);
+                }
+            }
+            *out = T::narrow(R::combine(R::START, lanes[0]) * self.scale);
+        }
+    }
+}
+
+impl<T: Element, R: Reducer> Kernel for Short<'_, T, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
+        match self.columns {
+            0..=4 => self.of::<4>(),
+            5..=8 => self.of::<8>(),
+            _ => self.of::<LANES>(),
+        }
     }
 }
 
