@@ -14,58 +14,9 @@ use graphs::{Inputs, Operators};
 
 /// All functions, and kernels that know no more than addresses.
 const OPERATORS: Operators = Operators {
-    unary: &[
-        ops::neg,
-        ops::abs,
-        ops::sign,
-        ops::exp,
-        ops::log,
-        ops::sqrt,
-        ops::rsqrt,
-        ops::recip,
-        ops::square,
-        ops::sin,
-        ops::cos,
-        ops::tanh,
-        ops::erf,
-        ops::sigmoid,
-        ops::silu,
-        ops::gelu,
-        ops::silu_derivative,
-        ops::gelu_derivative,
-        ops::relu,
-        ops::not_finite,
-        |x| ops::add_scalar(x, 0.3),
-        |x| ops::clamp(x, -0.7, 1.2),
-        |x| ops::pow_scalar(x, 3.0),
-        |x| ops::pow_scalar(x, -1.0),
-        |x| ops::pow_scalar(x, 0.5),
-        |x| x.cast(if x.dtype() == DType::F64 { DType::F32 } else { DType::F64 })?.cast(x.dtype()),
-        |x| x.cast(if x.dtype() == DType::BF16 { DType::F16 } else { DType::BF16 })?.cast(x.dtype()),
-    ],
-    binary: &[
-        ops::add,
-        ops::sub,
-        ops::mul,
-        ops::div,
-        ops::max,
-        ops::min,
-        ops::equal,
-        ops::not_equal,
-        ops::greater,
-        ops::greater_equal,
-        ops::less,
-        ops::less_equal,
-    ],
-    ternary: &[
-        |x, y, z| ops::select(y, x, z),
-        |x, y, _| {
-            let mut sum = x.copy()?;
-            ops::add_assign(&mut sum, &y.broadcast_to(x.shape()).unwrap_or_else(|_| x.clone()))?;
-            Ok(sum)
-        },
-        |x, y, _| if x.rank() > 0 { ops::softmax(x, x.rank() - 1) } else { ops::mul(x, y) },
-    ],
+    unary: graphs::UNARY,
+    binary: graphs::BINARY,
+    ternary: graphs::TERNARY,
     longest_sum: usize::MAX,
     most_elements: 200_000,
 };

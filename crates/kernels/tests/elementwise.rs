@@ -1,10 +1,15 @@
 //! Elementwise operators against the same function evaluated one element at a time in double precision, over views
 //! and broadcast shapes; sizes go past what runs on one thread.
 
+#[path = "common/graphs.rs"]
+mod graphs;
+
 use gradewise_core::Error as CoreError;
-use gradewise_kernels::{Array, DType, Device, Error, Result, ops};
+use gradewise_kernels::{self as kernels, Array, DType, Device, Error, Result, ops};
+use graphs::{Inputs, Operators};
 use proptest::prelude::*;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use rayon::ThreadPoolBuilder;
 
 const CPU: Device = Device::Cpu;
 
@@ -244,4 +249,32 @@ fn mistakes_are_named() {
     assert!(matches!(ops::add_n(&[&half, &half]), Err(Error::UnsupportedDType { operation: "add_n", .. })));
     assert!(matches!(ops::clamp(&a, 1.0, 0.0), Err(Error::Argument { operation: "clamp", .. })));
     assert!(matches!(ops::clamp(&a, f64::NAN, 0.0), Err(Error::Argument { .. })));
+}
+
+/// With the instruction set of this machine and with arrays as large as steps have; the unit tests of this crate compute other graphs, of
+/// small arrays, by scalar code.
+#[test]
+fn fused_graphs_have_the_bits_of_their_operators_on_any_number_of_threads() {
+    const OPERATORS: Operators = Operators {
+        unary: graphs::UNARY,
+        binary: graphs::BINARY,
+        ternary: graphs::TERNARY,
+        longest_sum: usize::MAX,
+        most_elements: 200_000,
+    };
+    let number = |value: f64| if value.is_nan() { u64::MAX } else { value.to_bits() };
+    let bits = |arrays: Vec<Array>| -> Vec<Vec<u64>> {
+        arrays.iter().map(|array| array.to_f64_vec().unwrap().into_iter().map(number).collect()).collect()
+    };
+    let pools = [1, 2].map(|threads| ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
+    for seed in 0..60 {
+        let dtype = [DType::F32, DType::F64][seed as usize % 2];
+        let inputs = Inputs::draw(seed, dtype);
+        let graph = || graphs::compute(&inputs, &OPERATORS, seed, 10 + seed as usize % 50);
+        let expected = bits(graph().unwrap());
+        for pool in &pools {
+            let found = pool.install(|| bits(CPU.fused(graph).unwrap()));
+            assert!(found == expected, "{dtype}, seed {seed}, {} threads", pool.current_num_threads());
+        }
+    }
 }

@@ -1,18 +1,21 @@
 //! Training: interrupted runs go on with the same bits, accumulation equals a larger batch, bad steps are skipped.
 
-use gradewise_autograd::autocast;
+use gradewise_autograd::{Tensor, autocast};
 use gradewise_core::DType;
-use gradewise_kernels::Device;
+use gradewise_kernels::{Device, Fusion};
 use gradewise_nn::{
     Error, Module, Placement, Result,
     checkpoint::{Checkpoint, TensorFile},
     data::{Split, loader::BatchOrder},
     optim::{Method, MixedPrecision, ScalerConfig, Schedule},
-    train::{MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig, batches},
+    train::{Batch, MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig, batches},
 };
 use gradewise_zoo::{
     data::nbody::{NBodyData, Trajectories},
-    models::{ForceField, ForceFieldConfig, NBody, NBodyConfig},
+    models::{
+        ForceField, ForceFieldConfig, ForceFieldKind, GravityConfig, GravityKind, GravityModel, NBody,
+        NBodyConfig,
+    },
     train::nbody::{Example, mean_squared_error, predict},
 };
 use rand::SeedableRng;
@@ -350,4 +353,74 @@ fn what_cannot_be_a_step_is_refused_in_words_of_training() {
     }
     let message = placement(DType::F32).tensor(&[1.0, 2.0], [3]).unwrap_err().to_string();
     assert!(message.contains("Placement::tensor") && message.contains("2 numbers"), "{message}");
+}
+
+/// Three steps of a model on one batch: the losses and the weights, as bits.
+fn bits_of_steps<M: Module>(
+    model: M,
+    example: &Example,
+    fusion: Fusion,
+    loss: impl Fn(&M, &Example) -> Result<Tensor>,
+) -> Vec<u64> {
+    let settings = TrainerConfig { accumulation: 1, ..config() };
+    let mut trainer = Trainer::new(model, settings).unwrap();
+    trainer.set_fusion(fusion);
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let mut batches = std::iter::once(example.to_device(&Device::Cpu));
+        all.push(trainer.step(&mut batches, &loss).unwrap().loss.to_bits());
+    }
+    for parameter in trainer.model().parameters() {
+        all.extend(parameter.array().to_f64_vec().unwrap().into_iter().map(f64::to_bits));
+    }
+    all
+}
+
+#[test]
+fn fused_steps_have_the_bits_of_their_operators() {
+    let example = Example::new(&data(100), placement(DType::F32)).unwrap();
+    let pools = [1, 2].map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
+    let rng = || ChaCha8Rng::seed_from_u64(2);
+    let nbody = |fusion| {
+        let model = NBody::init(&NBodyConfig::default(), placement(DType::F32), &mut rng()).unwrap();
+        bits_of_steps(model, &example, fusion, |m, e| m.loss(&e.batch, &e.targets))
+    };
+    // Second derivatives.
+    let field = |kind, fusion| {
+        let sizes = ForceFieldConfig { kind, hidden: 6, layers: 1, ..ForceFieldConfig::default() };
+        let model = ForceField::init(&sizes, placement(DType::F32), &mut rng()).unwrap();
+        bits_of_steps(model, &example, fusion, |m, e| m.loss(&e.batch, &e.targets.slice(0, 0..3)?))
+    };
+    let gravity = |fusion| {
+        let sizes = GravityConfig {
+            kind: GravityKind::Messages,
+            hidden: 8,
+            layers: 1,
+            scalars: 16,
+            heads: 4,
+            substeps: 1,
+            kicks: 20,
+            softening: 1e-6,
+            corrections: false,
+            robust: 0.0,
+        };
+        let model = GravityModel::init(&sizes, placement(DType::F32), &mut rng()).unwrap();
+        bits_of_steps(model, &example, fusion, |m, e| m.loss(&e.batch, &e.targets))
+    };
+    let steps = |fusion| {
+        [
+            nbody(fusion),
+            field(ForceFieldKind::Messages, fusion),
+            field(ForceFieldKind::Tensors, fusion),
+            gravity(fusion),
+        ]
+    };
+    let expected = pools[0].install(|| steps(Fusion::Off));
+    assert!(expected.iter().all(|bits| bits[0] != bits[2]), "the loss changes");
+    for pool in &pools {
+        let found = pool.install(|| steps(Fusion::On));
+        for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert!(found == expected, "model {number}, {} threads", pool.current_num_threads());
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::{Array, Storage};
 use crate::{
     Device, Element, Error, Result,
-    array::copy,
+    array::{copy, lazy::Host},
     cpu::element::with_storage,
     runtime::memory::{self, Block},
 };
@@ -68,7 +68,7 @@ impl Array {
                 fill(bytemuck::cast_slice_mut(block.bytes_mut()));
                 let strides = shape.contiguous_strides();
                 Ok(Self {
-                    storage: Storage::Cpu(Arc::new(block)),
+                    storage: Storage::Cpu(Arc::new(Host::new(block))),
                     dtype: T::DTYPE,
                     shape,
                     strides,
@@ -86,7 +86,7 @@ impl Array {
 
     /// An array on the host in the memory of `values`, of which there are as many as the shape has elements.
     pub(super) fn adopt<T: Element>(operation: &'static str, values: Vec<T>, shape: Shape) -> Result<Self> {
-        let storage = Storage::Cpu(Arc::new(Block::from_vec(values, operation)?));
+        let storage = Storage::Cpu(Arc::new(Host::new(Block::from_vec(values, operation)?)));
         let strides = shape.contiguous_strides();
         Ok(Self { storage, dtype: T::DTYPE, shape, strides, offset: 0 })
     }
@@ -114,13 +114,16 @@ impl Array {
     /// If `T` is not the dtype, the array is not on the host, or a copy finds no memory.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.require_element::<T>("as_mut_slice")?;
+        if let Storage::Cpu(host) = &self.storage {
+            host.block()?;
+        }
         if !(self.is_contiguous() && self.is_unique()) {
-            *self = copy::contiguous(self)?;
+            *self = copy::own(self)?;
         }
         let elements = self.elements();
         let range = if elements == 0 { 0..0 } else { self.offset..self.offset + elements };
         match &mut self.storage {
-            Storage::Cpu(block) => match Arc::get_mut(block) {
+            Storage::Cpu(host) => match Arc::get_mut(host).and_then(Host::computed_mut) {
                 Some(block) => Ok(&mut bytemuck::cast_slice_mut(block.bytes_mut())[range]),
                 None => unreachable!("storage that was just found or made unique"),
             },
@@ -192,7 +195,7 @@ impl Array {
     pub(crate) fn storage_slice<T: Element>(&self, operation: &'static str) -> Result<&[T]> {
         self.require_element::<T>(operation)?;
         match &self.storage {
-            Storage::Cpu(block) => Ok(bytemuck::cast_slice(block.bytes())),
+            Storage::Cpu(host) => Ok(bytemuck::cast_slice(host.block()?.bytes())),
             Storage::Cuda(buffer) => {
                 Err(Error::NotOnHost { operation, device: Device::Cuda(buffer.device().clone()) })
             }

@@ -1,6 +1,6 @@
 //! Arrays over memory of other libraries, and what other libraries need to know of arrays.
 
-use super::{Array, Storage};
+use super::{Array, Storage, lazy::Host};
 use crate::{
     CudaDevice, Device, Error, Result,
     runtime::{
@@ -104,7 +104,7 @@ impl Array {
                 let pointer =
                     NonNull::new(pointer).ok_or_else(|| refuse("the address is null".to_owned()))?;
                 // SAFETY: as the caller says.
-                Storage::Cpu(Arc::new(unsafe { Block::borrow(pointer, bytes, owner) }))
+                Storage::Cpu(Arc::new(Host::new(unsafe { Block::borrow(pointer, bytes, owner) })))
             }
             Device::Cuda(cuda) => {
                 if !is_known && let Some(reason) = elsewhere(cuda, address)? {
@@ -117,10 +117,12 @@ impl Array {
         Ok(Self { storage, dtype, shape: shape.into(), strides: PerAxis::from(strides), offset: 0 })
     }
 
-    /// The address of the first element, in the address space of the array's device. It stays the same while the array lives.
+    /// The address of the first element, in the address space of the array's device. It stays the same while the array lives. 0 for one of a
+    /// [scope](crate::Device::fused) that there is no memory to compute.
     pub fn address(&self) -> u64 {
         match &self.storage {
-            Storage::Cpu(block) => {
+            Storage::Cpu(host) => {
+                let Ok(block) = host.block() else { return 0 };
                 let start = block.bytes().as_ptr().expose_provenance() as u64;
                 start + (self.offset * self.dtype.size()) as u64
             }
@@ -145,7 +147,7 @@ impl Array {
     /// with the [allocation](crate::runtime::external::Allocation) that the array is in.
     pub fn owner(&self) -> Option<&Owner> {
         match &self.storage {
-            Storage::Cpu(block) => block.owner(),
+            Storage::Cpu(host) => host.block().ok()?.owner(),
             Storage::Cuda(buffer) => buffer.owner(),
         }
     }
@@ -153,7 +155,7 @@ impl Array {
     /// Whether the array shows values of another library, rather than memory for new arrays.
     pub fn is_borrowed(&self) -> bool {
         match &self.storage {
-            Storage::Cpu(block) => block.is_borrowed(),
+            Storage::Cpu(host) => host.computed().is_some_and(Block::is_borrowed),
             Storage::Cuda(buffer) => buffer.is_borrowed(),
         }
     }

@@ -3,7 +3,7 @@
 use super::Array;
 use crate::{
     Device, Element, Error, Result,
-    array::{cast, copy, fill},
+    array::{cast, elementwise::map_exact, fill},
     cpu::element::with_storage,
     runtime::cuda::Key,
 };
@@ -207,14 +207,8 @@ impl Array {
         if let Device::Cuda(cuda) = self.device() {
             return cast::cast(&cuda, self, dtype);
         }
-        let source = copy::contiguous(self)?;
         with_storage!(self.dtype, S => with_storage!(dtype, T => {
-            let values = source.as_slice::<S>()?;
-            Self::build_as("cast", self.shape.clone(), &self.device(), |out: &mut [T]| {
-                for (out, &value) in out.iter_mut().zip(values) {
-                    *out = T::narrow(value.widen());
-                }
-            })
+            map_exact("cast", &self.shape, [self], cast::To::<S, T>::default())
         }))
     }
 

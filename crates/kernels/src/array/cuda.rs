@@ -101,7 +101,7 @@ impl Array {
     /// If a copy finds no memory.
     pub fn make_unique(&mut self) -> Result<()> {
         if !(self.is_contiguous() && self.is_unique()) {
-            *self = copy::contiguous(self)?;
+            *self = copy::own(self)?;
         }
         Ok(())
     }
@@ -188,10 +188,10 @@ impl Array {
             }
         }
         match (&self.storage, &source.storage) {
-            (Storage::Cuda(target), Storage::Cpu(block)) => {
+            (Storage::Cuda(target), Storage::Cpu(host)) => {
                 let size = self.dtype.size();
                 let range = source.offset * size..(source.offset + self.elements()) * size;
-                target.write(self.offset * size, &block.bytes()[range], NAME)
+                target.write(self.offset * size, &host.block()?.bytes()[range], NAME)
             }
             (Storage::Cuda(target), Storage::Cuda(from)) => {
                 let size = self.dtype.size();

@@ -7,9 +7,11 @@ mod cast;
 pub(crate) mod copy;
 mod create;
 mod cuda;
+pub(crate) mod elementwise;
 pub(crate) mod fill;
 pub(crate) mod index;
 pub(crate) mod layout;
+pub(crate) mod lazy;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod positions;
@@ -26,6 +28,7 @@ use crate::{
     runtime::{cuda::Buffer, memory::Block},
 };
 use gradewise_core::{DType, PerAxis, Shape};
+use lazy::Host;
 use std::{fmt, sync::Arc};
 
 /// A shaped view of shared storage on a device.
@@ -57,7 +60,7 @@ pub struct Array {
 /// Where the elements are.
 #[derive(Clone)]
 enum Storage {
-    Cpu(Arc<Block>),
+    Cpu(Arc<Host>),
     Cuda(Arc<Buffer>),
 }
 
@@ -120,7 +123,11 @@ impl Array {
     /// Whether no other array shares the storage, nor another library, so that writing does not copy.
     pub fn is_unique(&self) -> bool {
         match &self.storage {
-            Storage::Cpu(block) => Arc::strong_count(block) == 1 && !block.is_borrowed(),
+            Storage::Cpu(host) => {
+                let is_borrowed = host.computed().is_some_and(Block::is_borrowed);
+                // A value that waits is known to its scope as well, until it is computed.
+                Arc::strong_count(host) == 1 && Arc::weak_count(host) == 0 && !is_borrowed
+            }
             Storage::Cuda(buffer) => Arc::strong_count(buffer) == 1 && !buffer.is_borrowed(),
         }
     }
@@ -137,7 +144,7 @@ impl Array {
     /// Bytes of the storage, all of which the array keeps from being freed.
     pub fn storage_bytes(&self) -> usize {
         match &self.storage {
-            Storage::Cpu(block) => block.bytes().len(),
+            Storage::Cpu(host) => host.size(),
             Storage::Cuda(buffer) => buffer.bytes(),
         }
     }
@@ -145,7 +152,12 @@ impl Array {
     /// Gives the array's memory a name in the [`census`](crate::runtime::memory::census), if it is in there.
     pub fn name(&self, name: &str) {
         match &self.storage {
-            Storage::Cpu(block) => block.ticket().name(name),
+            // No scope has values wait while there is a census.
+            Storage::Cpu(host) => {
+                if let Some(block) = host.computed() {
+                    block.ticket().name(name);
+                }
+            }
             Storage::Cuda(buffer) => buffer.ticket().name(name),
         }
     }

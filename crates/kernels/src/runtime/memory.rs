@@ -31,7 +31,7 @@ use crate::{
     },
 };
 use census::Ticket;
-pub(crate) use holders::{Held, Holders, Largest, within_operator};
+pub(crate) use holders::{Held, Holders, Largest, account, within_operator};
 use std::{
     alloc::{self, Layout},
     marker::PhantomData,

@@ -1,6 +1,8 @@
 //! Random graphs of operators on elements, for the tests of fused kernels on a GPU and on the host. Whoever includes this file calls the
 //! crate `kernels`.
 
+#![allow(dead_code, reason = "each file that includes this one uses a part")]
+
 use super::kernels::{Array, DType, Device, Index, Result, ops};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -76,6 +78,64 @@ pub struct Operators {
     /// The most elements of a result that others are computed from.
     pub most_elements: usize,
 }
+
+/// All functions of one array.
+pub const UNARY: &[Unary] = &[
+    ops::neg,
+    ops::abs,
+    ops::sign,
+    ops::exp,
+    ops::log,
+    ops::sqrt,
+    ops::rsqrt,
+    ops::recip,
+    ops::square,
+    ops::sin,
+    ops::cos,
+    ops::tanh,
+    ops::erf,
+    ops::sigmoid,
+    ops::silu,
+    ops::gelu,
+    ops::silu_derivative,
+    ops::gelu_derivative,
+    ops::relu,
+    ops::not_finite,
+    |x| ops::add_scalar(x, 0.3),
+    |x| ops::clamp(x, -0.7, 1.2),
+    |x| ops::pow_scalar(x, 3.0),
+    |x| ops::pow_scalar(x, -1.0),
+    |x| ops::pow_scalar(x, 0.5),
+    |x| x.cast(if x.dtype() == DType::F64 { DType::F32 } else { DType::F64 })?.cast(x.dtype()),
+    |x| x.cast(if x.dtype() == DType::BF16 { DType::F16 } else { DType::BF16 })?.cast(x.dtype()),
+];
+
+/// All functions of two arrays.
+pub const BINARY: &[Binary] = &[
+    ops::add,
+    ops::sub,
+    ops::mul,
+    ops::div,
+    ops::max,
+    ops::min,
+    ops::equal,
+    ops::not_equal,
+    ops::greater,
+    ops::greater_equal,
+    ops::less,
+    ops::less_equal,
+];
+
+/// Choices, sums in place, and kernels that know no more than addresses.
+pub const TERNARY: &[Ternary] = &[
+    |x, y, z| ops::select(y, x, z),
+    |x, y, _| {
+        let mut sum = x.copy()?;
+        ops::add_assign(&mut sum, &y.broadcast_to(x.shape()).unwrap_or_else(|_| x.clone()))?;
+        Ok(sum)
+    },
+    |x, y, _| if x.rank() > 0 { ops::softmax(x, x.rank() - 1) } else { ops::mul(x, y) },
+];
 
 fn one<'a, T>(rng: &mut ChaCha8Rng, all: &'a [T]) -> &'a T {
     &all[rng.random_range(0..all.len())]

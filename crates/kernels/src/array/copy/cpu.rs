@@ -58,7 +58,7 @@ pub(crate) fn copy_into<T: Element>(
 }
 
 #[inline(always)]
-fn copy_row<T: Element>(source: &[T], from: usize, target: &mut [T], to: usize, columns: usize) {
+pub(super) fn copy_row<T: Element>(source: &[T], from: usize, target: &mut [T], to: usize, columns: usize) {
     match (from, to) {
         (1, 1) => target[..columns].copy_from_slice(&source[..columns]),
         (0, 1) => target[..columns].fill(source[0]),

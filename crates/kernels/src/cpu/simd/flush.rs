@@ -42,6 +42,33 @@ impl Drop for FlushSubnormals {
     }
 }
 
+/// While it lives, arithmetic of this thread keeps subnormal numbers, as conversions between dtypes do: for those of a value that is computed
+/// with others, in their mode. Dropping it restores the thread's previous mode.
+#[must_use = "the mode ends with this guard"]
+pub(crate) struct KeepSubnormals {
+    previous: control::Word,
+    /// The mode belongs to a thread, so the guard stays on it.
+    not_send: PhantomData<*const ()>,
+}
+
+impl KeepSubnormals {
+    pub fn enter() -> Self {
+        let previous = control::read();
+        if previous & control::FLUSH != 0 {
+            control::write(previous & !control::FLUSH);
+        }
+        Self { previous, not_send: PhantomData }
+    }
+}
+
+impl Drop for KeepSubnormals {
+    fn drop(&mut self) {
+        if self.previous & control::FLUSH != 0 {
+            control::write(self.previous);
+        }
+    }
+}
+
 /// The processor's floating-point control register.
 ///
 /// The compiler assumes the default floating-point environment. It may therefore fold an operation on constants without
@@ -112,7 +139,7 @@ mod control {
 
 #[cfg(test)]
 mod tests {
-    use super::FlushSubnormals;
+    use super::{FlushSubnormals, KeepSubnormals};
     use std::hint::black_box;
 
     fn product_is_subnormal() -> bool {
@@ -134,6 +161,20 @@ mod tests {
                 "operands count as zero, in double precision too"
             );
         }
+        assert!(product_is_subnormal());
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn subnormals_are_kept_inside_of_the_mode() {
+        let outer = FlushSubnormals::enter();
+        {
+            let _exact = KeepSubnormals::enter();
+            assert!(product_is_subnormal());
+        }
+        assert!(!product_is_subnormal(), "the mode before is restored");
+        drop(outer);
+        drop(KeepSubnormals::enter());
         assert!(product_is_subnormal());
     }
 

@@ -9,7 +9,7 @@ mod flush;
 mod math;
 mod vectors;
 
-pub(crate) use flush::FlushSubnormals;
+pub(crate) use flush::{FlushSubnormals, KeepSubnormals};
 pub(crate) use math::Real;
 pub(crate) use pulp::Simd;
 pub(crate) use vectors::Vectors;

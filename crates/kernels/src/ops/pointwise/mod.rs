@@ -3,7 +3,6 @@
 mod add_n;
 mod binary;
 pub(crate) mod dropout;
-pub(crate) mod rows;
 mod select;
 mod unary;
 

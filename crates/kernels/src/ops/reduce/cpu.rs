@@ -6,13 +6,17 @@
 use super::reducer::{Greatest, Reducer, Sum};
 use crate::{
     Element,
-    array::layout::Walk,
+    array::{
+        layout::Walk,
+        lazy::{Function, Source},
+    },
     cpu::{
         parallel::Flushed,
         simd::{Kernel, Simd, dispatch},
         split,
     },
 };
+use gradewise_core::PerAxis;
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
@@ -45,6 +49,37 @@ pub(super) fn run<T: Element, R: Reducer>(task: &Task<'_, T>, out: &mut [T]) {
         side_by_side::<T, R>(task, count, out);
     } else {
         along_rows::<T, R>(task, count, out);
+    }
+}
+
+/// A reduction whose kept positions are computed some rows at a time, a row being a position along the leading axis.
+///
+/// The order in which a result is summed is that of the whole [`Task`]. It depends on the length of the last kept axis, which is another
+/// one where the leading axis is the only one; but then what a row reduces is inside of its row, and summed [`along_rows`].
+pub(super) struct Rows<T, R> {
+    kept: (PerAxis, PerAxis),
+    reduced: (PerAxis, PerAxis),
+    offset: usize,
+    scale: f64,
+    kind: PhantomData<(T, R)>,
+}
+
+impl<T, R> Rows<T, R> {
+    pub fn new(kept: (&PerAxis, &PerAxis), reduced: (&PerAxis, &PerAxis), offset: usize, scale: f64) -> Self {
+        let own = |(sizes, strides): (&PerAxis, &PerAxis)| (sizes.clone(), strides.clone());
+        Self { kept: own(kept), reduced: own(reduced), offset, scale, kind: PhantomData }
+    }
+}
+
+impl<T: Element, R: Reducer> Function for Rows<T, R> {
+    fn compute(&self, sources: &[Source<'_>], first: usize, out: &mut [u8]) {
+        let (out, mut sizes): (&mut [T], _) = (bytemuck::cast_slice_mut(out), self.kept.0.clone());
+        let row: usize = sizes[1..].iter().product();
+        sizes[0] = out.len() / row;
+        let start = self.offset + first / row * self.kept.1[0] - sources[0].start;
+        let source = &sources[0].elements()[start..];
+        let (kept, reduced) = ((&sizes[..], &self.kept.1[..]), (&self.reduced.0[..], &self.reduced.1[..]));
+        self::run::<T, R>(&Task { source, kept, reduced, scale: self.scale }, out);
     }
 }
 
@@ -107,14 +142,66 @@ fn along_rows<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &mu
         return;
     }
     let per_chunk = split::rows_per_chunk(count);
+    let short = match (task.kept, task.reduced) {
+        (([_], &[step]), (&[columns], [1])) if columns <= LANES => Some((step, columns)),
+        _ => None,
+    };
     let reduce = |(chunk, out): (usize, &mut [T])| {
         let first = chunk * per_chunk;
+        if let Some((step, columns)) = short {
+            let (source, scale) = (&task.source[first * step..], task.scale);
+            return dispatch(Short { source, step, columns, scale, out, reducer: PhantomData::<R> });
+        }
         dispatch(Results { task, pieces: &pieces, kept: &kept, first, out, reducer: PhantomData::<R> });
     };
     if large {
         out.par_chunks_mut(per_chunk).enumerate().flushed_for_each(reduce);
     } else {
         out.chunks_mut(per_chunk).enumerate().for_each(reduce);
+    }
+}
+
+/// Results of adjacent elements, at most [`LANES`] for each: in the order of [`row`], without the lanes that no element is in.
+struct Short<'a, T, R> {
+    source: &'a [T],
+    step: usize,
+    columns: usize,
+    scale: f64,
+    out: &'a mut [T],
+    reducer: PhantomData<R>,
+}
+
+impl<T: Element, R: Reducer> Short<'_, T, R> {
+    #[inline(always)]
+    fn of<const WIDTH: usize>(self) {
+        for (number, out) in self.out.iter_mut().enumerate() {
+            let mut lanes = [R::START; WIDTH];
+            let start = number * self.step;
+            for (lane, value) in lanes.iter_mut().zip(&self.source[start..start + self.columns]) {
+                *lane = R::combine(*lane, value.widen());
+            }
+            let mut width = WIDTH;
+            while width > 1 {
+                width /= 2;
+                for lane in 0..width {
+                    lanes[lane] = R::combine(lanes[lane], lanes[lane + width]);
+                }
+            }
+            *out = T::narrow(R::combine(R::START, lanes[0]) * self.scale);
+        }
+    }
+}
+
+impl<T: Element, R: Reducer> Kernel for Short<'_, T, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
+        match self.columns {
+            0..=4 => self.of::<4>(),
+            5..=8 => self.of::<8>(),
+            _ => self.of::<LANES>(),
+        }
     }
 }
 

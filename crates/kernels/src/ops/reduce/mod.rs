@@ -13,7 +13,14 @@ mod summary;
 pub use cumsum::cumsum;
 pub use summary::{Summary, Validation};
 
-use crate::{Array, Device, Error, Result, array::layout::collapse, cpu::element::with_element};
+use crate::{
+    Array, Device, Element, Error, Result,
+    array::{
+        layout::collapse,
+        lazy::{Description, Reads, is_recording},
+    },
+    cpu::element::with_element,
+};
 use gradewise_core::{PerAxis, Shape};
 use reducer::{Greatest, Least, Reducer, Sum};
 
@@ -121,6 +128,9 @@ fn reduce<R: Reducer>(
         return cuda::run::<R>(&device, name, x, &layout, &reduced, scale, &shape);
     }
     with_element!(x.dtype(), name, T => {
+        if let Some(value) = described::<T, R>(name, x, &layout, scale, &shape)? {
+            return Ok(value);
+        }
         let source = crate::array::copy::view::<T>(x, name)?.0;
         let Layout { kept, reduced } = &layout;
         let task = cpu::Task {
@@ -131,6 +141,33 @@ fn reduce<R: Reducer>(
         };
         Array::build(&shape, &x.device(), |out: &mut [T]| cpu::run::<T, R>(&task, out))
     })
+}
+
+/// The reduction as a value that waits, where it is computed row by row of a value that waits as well.
+fn described<T: Element, R: Reducer>(
+    name: &'static str,
+    x: &Array,
+    layout: &Layout,
+    scale: f64,
+    shape: &Shape,
+) -> Result<Option<Array>> {
+    let Layout { kept: (sizes, strides), reduced } = layout;
+    let [leading, ..] = sizes[..] else { return Ok(None) };
+    if !is_recording() || x.elements() == 0 {
+        return Ok(None);
+    }
+    let inside =
+        reduced.0.iter().zip(&reduced.1).map(|(size, stride)| (size - 1) * stride).sum::<usize>() + 1;
+    let reads = Reads::Strided { sizes, strides, inside };
+    if !x.is_local(reads) {
+        return Ok(None);
+    }
+    let function = cpu::Rows::<T, R>::new((sizes, strides), (&reduced.0, &reduced.1), x.offset(), scale);
+    let operands = &[(x, reads)];
+    let (operation, dtype, function) = (name, T::DTYPE, Box::new(function));
+    let description =
+        Description { operation, dtype, shape, operands, parts: leading, is_exact: false, function };
+    Array::waiting(description).map(Some)
 }
 
 /// Sizes and strides, merged, of the axes that stay and of those that are reduced.

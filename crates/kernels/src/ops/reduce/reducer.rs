@@ -10,7 +10,7 @@ pub(crate) enum Name {
 }
 
 /// How elements are combined. Widening to double precision is exact, so extrema are exact too.
-pub(super) trait Reducer: Send + Sync {
+pub(super) trait Reducer: Send + Sync + 'static {
     const START: f64;
 
     /// The reducer on a device.

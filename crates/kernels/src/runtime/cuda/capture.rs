@@ -48,13 +48,13 @@ impl Drop for Retired {
     }
 }
 
-/// Whether a capture computes several operators by one kernel where it can.
+/// Whether a capture, or a training step on the host, computes several operators at once where it can.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fusion {
-    /// Operators on elements are computed together, by kernels that are generated for them. The bits are the same.
+    /// Operators on elements are computed together: by kernels that are generated for them, on the host block by block. The bits are the same.
     #[default]
     On,
-    /// Every operator launches its own kernels.
+    /// Every operator launches its own kernels, or computes its whole result.
     Off,
 }
 

@@ -121,6 +121,6 @@ impl Drop for Within {
 }
 
 /// On whose account memory is asked for: the operation that runs, or else `asking`.
-pub(super) fn account(asking: &'static str) -> &'static str {
+pub(crate) fn account(asking: &'static str) -> &'static str {
     OPERATION.get().unwrap_or(asking)
 }

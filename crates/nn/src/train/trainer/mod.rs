@@ -225,8 +225,8 @@ impl<M: Module> Trainer<M> {
         (self.capture, self.device_step) = (capture, None);
     }
 
-    /// Whether recorded steps compute several operators by one kernel where they can; [`Fusion::On`] unless this says something else. The
-    /// results are bit-identical.
+    /// Whether steps compute several operators at once where they can, on a GPU in recorded steps, by one kernel; [`Fusion::On`] unless this
+    /// says something else. The results are bit-identical.
     pub fn set_fusion(&mut self, fusion: Fusion) {
         (self.fusion, self.device_step) = (fusion, None);
     }

@@ -8,7 +8,7 @@ use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Tensor, TensorId, autocast_with, training};
 use gradewise_ffi::nvtx;
 use gradewise_kernels::{
-    Array, DType, Device, Element, memory,
+    Array, DType, Device, Element, Fusion, memory,
     ops::{self, optim::cuda::Decided},
 };
 use half::{bf16, f16};
@@ -82,7 +82,10 @@ impl<M: Module> Trainer<M> {
         let before: Vec<(Parameter, Array)> =
             frozen.map(|(_, parameter)| (parameter.clone(), parameter.array())).collect();
         let step = self.step;
-        let report = self.host_step(batches, loss);
+        let report = match self.fusion {
+            Fusion::On => Device::Cpu.fused(|| self.host_step(batches, loss)),
+            Fusion::Off => self.host_step(batches, loss),
+        };
         if report.is_err() && self.step == step {
             for (parameter, values) in before {
                 parameter.set(values)?;

@@ -1,18 +1,32 @@
 //! Elementwise functions of two arrays on the host.
 
-use super::{Function, Operands};
+use super::Function;
 use crate::{
     Element,
-    ops::pointwise::rows::{Row, for_rows},
+    array::elementwise::{Operator, Row, for_rows},
 };
+use std::marker::PhantomData;
 
-pub(super) fn run<T: Element>(operands: &Operands<'_, T>, function: &impl Function, out: &mut [T]) {
-    let &Operands { sizes, left: (left, left_strides), right: (right, right_strides) } = operands;
-    let steps = [left_strides, right_strides].map(|strides| strides.last().copied().unwrap_or(0));
-    for_rows(sizes, [left_strides, right_strides], &Map { left, right, steps, function }, out);
+/// A function of the elements of two arrays.
+pub(super) struct Apply<T, F>(PhantomData<T>, F);
+
+impl<T: Element, F: Function> Apply<T, F> {
+    pub fn new(function: F) -> Self {
+        Self(PhantomData, function)
+    }
 }
 
-struct Map<'a, T, F> {
+impl<T: Element, F: Function> Operator<2> for Apply<T, F> {
+    type In = T;
+    type Out = T;
+    type Row<'a> = Map<'a, T, F>;
+
+    fn rows<'a>(&'a self, [left, right]: [&'a [T]; 2], steps: [usize; 2]) -> Map<'a, T, F> {
+        Map { left, right, steps, function: &self.1 }
+    }
+}
+
+pub(super) struct Map<'a, T, F> {
     left: &'a [T],
     right: &'a [T],
     steps: [usize; 2],

@@ -5,19 +5,12 @@ mod cuda;
 
 use crate::{
     Array, Device, Element, Result,
-    array::{copy::view, layout::collapse},
+    array::{copy::view, elementwise::map, layout::collapse},
     cpu::element::with_element,
 };
 
-/// Arguments of one elementwise function, broadcast and with axes merged.
-struct Operands<'a, T> {
-    sizes: &'a [usize],
-    left: (&'a [T], &'a [usize]),
-    right: (&'a [T], &'a [usize]),
-}
-
 /// A function of two numbers.
-trait Function: Sync {
+trait Function: Send + Sync + 'static {
     /// The function on a device.
     const NAME: cuda::Name;
 
@@ -31,16 +24,7 @@ fn binary<F: Function>(name: &'static str, a: &Array, b: &Array, function: F) ->
     if let Device::Cuda(device) = a.device() {
         return cuda::run(&device, name, F::NAME, &left, &right);
     }
-    let own = shape.contiguous_strides();
-    let (sizes, [left_strides, right_strides, _]) = collapse(&shape, [left.strides(), right.strides(), &own]);
-    with_element!(a.dtype(), name, T => {
-        let operands = Operands {
-            sizes: &sizes,
-            left: (view::<T>(&left, name)?.0, &left_strides),
-            right: (view::<T>(&right, name)?.0, &right_strides),
-        };
-        Array::build(&shape, &a.device(), |out: &mut [T]| cpu::run(&operands, &function, out))
-    })
+    with_element!(a.dtype(), name, T => map(name, &shape, [&left, &right], cpu::Apply::<T, _>::new(function)))
 }
 
 macro_rules! binary {
@@ -127,8 +111,11 @@ pub fn add_assign(a: &mut Array, b: &Array) -> Result<()> {
     const NAME: &str = "add_assign";
     b.require_like(a, NAME, "b")?;
     let right = b.broadcast_to(a.shape())?;
-    // A capture that records values has the sum wait as well.
-    let waits = matches!(a.device(), Device::Cuda(device) if device.records());
+    // Where values are recorded, the sum waits as well.
+    let waits = match a.device() {
+        Device::Cuda(device) => device.records(),
+        Device::Cpu => Array::describes(a.elements(), &[a, &right]),
+    };
     if waits || !(a.is_unique() && a.is_contiguous()) {
         *a = add(a, &right)?;
         return Ok(());

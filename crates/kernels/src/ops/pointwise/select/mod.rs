@@ -2,11 +2,14 @@
 
 use crate::{
     Array, Device, Element, Result,
-    array::{copy::view, layout::collapse, strided::elementwise},
+    array::{
+        elementwise::{Operator, Row, map},
+        strided::elementwise,
+    },
     cpu::element::with_element,
-    ops::pointwise::rows::{Row, for_rows},
     runtime::cuda::{Kernel, fuse::Function},
 };
+use std::marker::PhantomData;
 
 /// `a` where `mask` is not 0 (NaN is not), `b` elsewhere; all three broadcast together.
 ///
@@ -28,13 +31,20 @@ pub fn select(mask: &Array, a: &Array, b: &Array) -> Result<Array> {
         unsafe { elementwise(&device, NAME, kernel, &out, [&mask, &a, &b], |args| args, describe)? };
         return Ok(out);
     }
-    let own = shape.contiguous_strides();
-    let (sizes, [m, s, t, _]) = collapse(&shape, [mask.strides(), a.strides(), b.strides(), &own]);
-    with_element!(a.dtype(), NAME, T => {
-        let steps = [&m, &s, &t].map(|strides| strides.last().copied().unwrap_or(0));
-        let choice = Choice { mask: view::<T>(&mask, NAME)?.0, a: view(&a, NAME)?.0, b: view(&b, NAME)?.0, steps };
-        Array::build(&shape, &a.device(), |out: &mut [T]| for_rows(&sizes, [&m, &s, &t], &choice, out))
-    })
+    with_element!(a.dtype(), NAME, T => map(NAME, &shape, [&mask, &a, &b], Choose::<T>(PhantomData)))
+}
+
+/// The second operand where the first is not 0, else the third.
+struct Choose<T>(PhantomData<T>);
+
+impl<T: Element> Operator<3> for Choose<T> {
+    type In = T;
+    type Out = T;
+    type Row<'a> = Choice<'a, T>;
+
+    fn rows<'a>(&'a self, [mask, a, b]: [&'a [T]; 3], steps: [usize; 3]) -> Choice<'a, T> {
+        Choice { mask, a, b, steps }
+    }
 }
 
 struct Choice<'a, T> {

@@ -1,21 +1,29 @@
 //! Elementwise functions of one array on the host.
 
 use super::{Function, Number};
-use crate::ops::pointwise::rows::{Row, for_rows};
+use crate::array::elementwise::{Operator, Row};
+use std::marker::PhantomData;
 
-/// Writes `function` of the elements of a view, its axes merged, to `out`.
-pub(super) fn run<T: Number>(
-    sizes: &[usize],
-    source: &[T],
-    strides: &[usize],
-    function: &impl Function,
-    out: &mut [T],
-) {
-    let step = strides.last().copied().unwrap_or(0);
-    for_rows(sizes, [strides], &Map { source, step, function }, out);
+/// A function of the elements of an array.
+pub(super) struct Apply<T, F>(PhantomData<T>, F);
+
+impl<T: Number, F: Function> Apply<T, F> {
+    pub fn new(function: F) -> Self {
+        Self(PhantomData, function)
+    }
 }
 
-struct Map<'a, T, F> {
+impl<T: Number, F: Function> Operator<1> for Apply<T, F> {
+    type In = T;
+    type Out = T;
+    type Row<'a> = Map<'a, T, F>;
+
+    fn rows<'a>(&'a self, [source]: [&'a [T]; 1], [step]: [usize; 1]) -> Map<'a, T, F> {
+        Map { source, step, function: &self.1 }
+    }
+}
+
+pub(super) struct Map<'a, T, F> {
     source: &'a [T],
     step: usize,
     function: &'a F,

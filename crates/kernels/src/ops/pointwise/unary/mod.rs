@@ -6,15 +6,11 @@ mod cpu;
 mod cuda;
 mod functions;
 
-use crate::{
-    Array, Device, Error, Result,
-    array::{copy, layout},
-    cpu::element::with_element,
-};
+use crate::{Array, Device, Error, Result, array::elementwise::map, cpu::element::with_element};
 pub use functions::*;
 
 /// A function of one number.
-trait Function: Sync {
+trait Function: Send + Sync + 'static {
     fn call<T: Number, const FMA: bool>(&self, x: T) -> T;
 
     /// The function's number and parameters on a device.
@@ -29,12 +25,7 @@ fn unary(name: &'static str, x: &Array, function: impl Function) -> Result<Array
     if let Device::Cuda(device) = x.device() {
         return cuda::run(&device, name, x, function.code());
     }
-    let own = x.shape().contiguous_strides();
-    let (sizes, [strides, _]) = layout::collapse(x.dims(), [x.strides(), &own]);
-    with_element!(x.dtype(), name, T => {
-        let (source, _) = copy::view::<T>(x, name)?;
-        Array::build(x.shape(), &x.device(), |out: &mut [T]| cpu::run(&sizes, source, &strides, &function, out))
-    })
+    with_element!(x.dtype(), name, T => map(name, x.shape(), [x], cpu::Apply::<T, _>::new(function)))
 }
 
 /// x + c.

@@ -2,10 +2,7 @@
 
 use crate::{
     Array, Device, Error, Result,
-    array::{
-        copy::{self, copy_into, view},
-        require_axis,
-    },
+    array::{copy, require_axis},
     cpu::element::with_storage,
     runtime::memory::within_operator,
 };
@@ -40,15 +37,15 @@ pub fn concat(arrays: &[&Array], axis: usize) -> Result<Array> {
         sizes[axis] += array.dims()[axis];
     }
     let shape = Shape::from(sizes);
-    let strides = shape.contiguous_strides();
+    let mut start = 0;
+    let places = arrays.iter().map(|&array| {
+        start += array.dims()[axis];
+        (array, start - array.dims()[axis])
+    });
+    let places: Vec<_> = places.collect();
     if let Device::Cuda(device) = first.device() {
+        let strides = shape.contiguous_strides();
         let out = Array::for_kernel(NAME, &shape, first.dtype(), &device)?;
-        let mut start = 0;
-        let places = arrays.iter().map(|&array| {
-            start += array.dims()[axis];
-            (array, start - array.dims()[axis])
-        });
-        let places: Vec<_> = places.collect();
         if places.len() <= copy::cuda::JOINED {
             copy::cuda::join(&device, NAME, &out, axis, &places)?;
             return Ok(out);
@@ -61,18 +58,7 @@ pub fn concat(arrays: &[&Array], axis: usize) -> Result<Array> {
         return Ok(out);
     }
     let _account = within_operator(NAME);
-    with_storage!(first.dtype(), T => {
-        let sources = arrays.iter().map(|array| view::<T>(array, NAME)).collect::<Result<Vec<_>>>()?;
-        Array::build(&shape, &first.device(), |out: &mut [T]| {
-            let mut start = 0;
-            for (array, source) in arrays.iter().zip(sources) {
-                if array.elements() > 0 {
-                    copy_into(array.dims(), source, (&mut out[start * strides[axis]..], &strides));
-                }
-                start += array.dims()[axis];
-            }
-        })
-    })
+    with_storage!(first.dtype(), T => copy::join::<T>(NAME, &shape, axis, &places))
 }
 
 /// Arrays of one shape along a new axis before `axis`, which may be the rank.

@@ -2,11 +2,8 @@
 
 use crate::{
     Array, Device, Error, Result,
-    array::{
-        copy::{self, copy_into, view},
-        require_axis,
-    },
-    cpu::{element::with_storage, split},
+    array::{copy, require_axis},
+    cpu::element::with_storage,
     runtime::memory::within_operator,
 };
 use gradewise_core::Shape;
@@ -25,20 +22,11 @@ pub fn pad(x: &Array, axis: usize, start: usize, size: usize) -> Result<Array> {
     if end > size {
         return Err(Error::Range { operation: NAME, start, end, axis, shape });
     }
-    let strides = shape.contiguous_strides();
     if let Device::Cuda(device) = x.device() {
         let out = Array::for_kernel(NAME, &shape, x.dtype(), &device)?;
         copy::cuda::join(&device, NAME, &out, axis, &[(x, start)])?;
         return Ok(out);
     }
     let _account = within_operator(NAME);
-    with_storage!(x.dtype(), T => {
-        let source = view::<T>(x, NAME)?;
-        Array::build(&shape, &x.device(), |out: &mut [T]| {
-            split::for_chunks(out, split::CHUNK, |_, chunk| chunk.fill(T::default()));
-            if x.elements() > 0 {
-                copy_into(x.dims(), source, (&mut out[start * strides[axis]..], &strides));
-            }
-        })
-    })
+    with_storage!(x.dtype(), T => copy::join::<T>(NAME, &shape, axis, &[(x, start)]))
 }
