@@ -14,9 +14,9 @@ use gradewise::{
         train::{ScheduleKind, Trainer, TrainerConfig},
     },
     prelude::*,
+    runner::prelude::ChaCha8Rng,
 };
 use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use std::{process::ExitCode, time::Instant};
 
 /// What all three are made of.
@@ -47,6 +47,7 @@ fn normalized(x: &Tensor, scale: &Parameter) -> autograd::Result<Tensor> {
 
 /// One block of attention of several heads whose weights decay with the distance of the tokens, and a gated linear unit.
 #[derive(Module)]
+#[module(crate = "gradewise::nn")]
 struct Attention {
     query: Parameter,
     key: Parameter,
@@ -115,6 +116,7 @@ impl Network for Attention {
 
 /// A gated recurrent unit over a few steps.
 #[derive(Module)]
+#[module(crate = "gradewise::nn")]
 struct Recurrent {
     input: Parameter,
     state: Parameter,
@@ -156,6 +158,7 @@ impl Network for Recurrent {
 
 /// A pair potential of wells and a repulsion, cut off smoothly; learned from forces, by second derivatives.
 #[derive(Module)]
+#[module(crate = "gradewise::nn")]
 struct Potential {
     depths: Parameter,
     widths: Parameter,
