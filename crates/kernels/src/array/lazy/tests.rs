@@ -4,15 +4,15 @@ use super::{
     is_recording,
     plan::{self, Group, Next},
 };
-use crate::{self as kernels, Array, DType, Device, Error, Result, array::Storage, ops};
+use crate::{
+    Array, DType, Device, Error, Result,
+    array::Storage,
+    ops,
+    runtime::cuda::fuse::tests::graphs::{self, Inputs, Operators},
+};
 use half::bf16;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-
-#[path = "../../../tests/common/graphs.rs"]
-mod graphs;
-
-use graphs::{Inputs, Operators};
 
 const OPERATORS: Operators = Operators {
     unary: graphs::UNARY,

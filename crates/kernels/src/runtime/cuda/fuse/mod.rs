@@ -19,7 +19,7 @@ mod source;
 mod stages;
 mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod value;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
 use std::sync::{Mutex, PoisonError};
 
 #[path = "../../../../tests/common/graphs.rs"]
-mod graphs;
+pub(crate) mod graphs;
 
 use graphs::{Inputs, Operators};
 
