@@ -86,7 +86,10 @@ pub fn write_several(title: &str, folders: &[PathBuf], path: &Path) -> Result<Pa
     save(path, several::page(title, &records(folders, path)?, None))
 }
 
-/// Writes the page of the runs of a folder into it.
+/// The figure of runs that differ in their seed alone.
+pub(crate) const SEEDS: &str = "seeds.svg";
+
+/// Writes the page of the runs of a folder into it, and of several seeds the figure `seeds.svg`.
 ///
 /// # Errors
 /// As [`write()`] and [`write_several`]; a folder that holds no run.
@@ -99,6 +102,8 @@ pub fn write_of(path: &Path) -> Result<PathBuf> {
     // Only the folder of a learning curve has the figure.
     let curve = std::fs::read_to_string(folder.file("curve.svg")).ok();
     let records = records(&contents.runs(path), &folder.page())?;
+    let (bands, measure) = several::bands(&records);
+    plots::seeds(&folder.file(SEEDS), &bands, &record::name(path), &measure)?;
     save(&folder.page(), several::page(&record::name(path), &records, curve.as_deref()))
 }
 

@@ -4,7 +4,10 @@ use super::{
     Record,
     record::{Norms, Row},
 };
-use crate::plots::running_median;
+use crate::{
+    plots::{Band, BandPoint, running_median},
+    task::Statistic,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -102,7 +105,7 @@ pub fn gradient_map(norms: &Norms) -> Value {
 }
 
 /// Mean and deviation of the valid measure of several runs, at the steps that all have evaluated.
-pub fn band(records: &[&Record]) -> Value {
+pub fn band(name: &str, records: &[&Record]) -> Band {
     let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (step, valid) in
         records.iter().flat_map(|record| &record.rows).filter_map(|row| Some((row.step, row.valid?)))
@@ -110,21 +113,25 @@ pub fn band(records: &[&Record]) -> Value {
         at.entry(step).or_default().push(valid);
     }
     at.retain(|_, values| values.len() == records.len() && values.iter().all(|value| value.is_finite()));
-    let statistics: Vec<_> = at.values().map(|values| crate::task::Statistic::of(values)).collect();
-    let offset = |sign: f64| {
-        let moved = statistics.iter().map(move |s| s.mean + sign * s.standard_deviation.unwrap_or(0.0));
+    let point = |(step, values): (u64, Vec<f64>)| {
+        let Statistic { mean, standard_deviation } = Statistic::of(&values);
+        let deviation = standard_deviation.unwrap_or(0.0);
         // A logarithmic axis has no place for a band that reaches zero.
-        column(
-            moved
-                .zip(at.values())
-                .map(|(value, values)| Some(value.max(values.iter().copied().fold(f64::INFINITY, f64::min)))),
-        )
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        BandPoint { step, mean, low: (mean - deviation).max(least), high: mean + deviation }
     };
+    let points = at.into_iter().map(point).collect();
+    Band { name: name.to_owned(), seeds: records.len(), points }
+}
+
+/// What the chart draws of a band.
+pub fn columns_of(band: &Band) -> Value {
+    let of = |value: fn(&BandPoint) -> f64| column(band.points.iter().map(|point| Some(value(point))));
     json!({
-        "step": at.keys().collect::<Vec<_>>(),
-        "mean": column(statistics.iter().map(|s| Some(s.mean))),
-        "low": offset(-1.0),
-        "high": offset(1.0),
+        "step": band.points.iter().map(|point| point.step).collect::<Vec<_>>(),
+        "mean": of(|point| point.mean),
+        "low": of(|point| point.low),
+        "high": of(|point| point.high),
     })
 }
 

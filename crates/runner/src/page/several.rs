@@ -4,10 +4,11 @@ use super::{
     Record,
     frame::{chart, duration, maybe, page as frame, section, table},
     html::Html,
-    series::{Curves, band},
+    series::{Curves, band, columns_of},
 };
 use crate::{
     config::differences,
+    plots::Band,
     task::{Statistic, number},
 };
 use serde_json::{Value, json};
@@ -84,9 +85,20 @@ impl Group {
         json!({
             "name": self.name,
             "runs": self.runs,
-            "band": (members.len() > 1).then(|| band(&members)),
+            "band": (members.len() > 1).then(|| columns_of(&band(&self.name, &members))),
         })
     }
+}
+
+/// The valid measure of runs that differ in their seed alone, and what it is called; none of single runs.
+pub fn bands(records: &[Record]) -> (Vec<Band>, String) {
+    let several = groups(records).into_iter().filter(|group| group.runs.len() > 1);
+    let of = |group: Group| {
+        let members: Vec<&Record> = group.runs.iter().map(|&run| &records[run]).collect();
+        band(&group.name, &members)
+    };
+    let about = records.iter().find_map(|record| record.about.as_ref());
+    (several.map(of).collect(), about.map_or("valid error", |about| about.loss.as_str()).to_owned())
 }
 
 /// The runs, together with those whose settings are the same but for the seed.

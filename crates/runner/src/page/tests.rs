@@ -212,6 +212,8 @@ fn runs_of_seeds_have_their_mean_and_those_of_other_settings_their_own() {
     ] {
         assert!(page.contains(part), "{part} is not in the page");
     }
+    let figure = fs::read_to_string(seeds.join("seeds.svg")).unwrap();
+    assert!(figure.contains("mean of 3 seeds") && figure.contains("<polygon"), "{figure}");
     let other = here.path().join("other");
     run_in(&other, 7, 20, 20);
     let mut all = Contents::of(&seeds).unwrap().runs(&seeds);

@@ -1,7 +1,7 @@
 //! Lines over a common axis.
 
 use super::{
-    BLUE, GRAY, VERMILION,
+    BLUE, COLORS, GRAY, VERMILION,
     axis::Axis,
     failed,
     header::{Entry, Mark, header},
@@ -25,17 +25,6 @@ pub struct Line {
 
 /// The name and the visible points of a line.
 type Shown<'a> = (&'a str, Vec<(f64, f64)>);
-
-/// The colours of lines on logarithmic axes: those of the other figures, then the rest of Okabe and Ito's.
-const COLORS: [RGBColor; 7] = [
-    BLUE,
-    VERMILION,
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    GRAY,
-];
 
 /// Draws up to three lines. Values that are not finite are omitted; without any value, nothing is drawn.
 ///

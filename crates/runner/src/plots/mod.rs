@@ -8,6 +8,7 @@ mod fields;
 mod header;
 mod lines;
 mod loss;
+mod seeds;
 mod trajectories;
 
 pub use animation::{Scene, Track, animation};
@@ -17,6 +18,7 @@ pub use fields::{Map, MapRow, maps};
 pub use lines::{Line, lines, log_lines};
 pub(crate) use loss::running_median;
 pub use loss::{LossHistory, loss};
+pub use seeds::{Band, BandPoint, seeds};
 pub use trajectories::{Panel, Particle, trajectories};
 
 use crate::error::{Error, Result};
@@ -30,6 +32,16 @@ const VERMILION: RGBColor = RGBColor(213, 94, 0);
 const GRAY: RGBColor = RGBColor(120, 120, 120);
 const INK: RGBColor = RGBColor(40, 40, 40);
 const GRID: RGBColor = RGBColor(232, 232, 232);
+/// The colours of lines that are told apart: those of the other figures, then the rest of Okabe and Ito's.
+const COLORS: [RGBColor; 7] = [
+    BLUE,
+    VERMILION,
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    GRAY,
+];
 const FONT: &str = "sans-serif";
 
 /// Escapes text for SVG.

@@ -319,6 +319,11 @@ impl Summary {
             path.display(),
             RunFolder::at(parent).page().display()
         );
+        let figure = parent.join(page::SEEDS);
+        if figure.exists() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "figure   {}", figure.display());
+        }
         if self.together.is_some_and(f64::is_finite) {
             // Writing to a string cannot fail.
             let _ = writeln!(
