@@ -59,12 +59,8 @@ pub fn seeds(path: &Path, bands: &[Band], title: &str, axis: &str) -> Result<()>
     }
     let last = points().map(|point| point.step).max().unwrap_or(1).max(1) as f64;
     let colors = || COLORS.iter().cycle();
-    let entry = |((label, _), &color): (&(String, Vec<BandPoint>), &RGBColor)| Entry {
-        label: label.as_str(),
-        color,
-        mark: Mark::Line(2),
-    };
-    let entries: Vec<Entry<'_>> = bands.iter().zip(colors()).map(entry).collect();
+    let entries: Vec<Entry<'_>> =
+        bands.iter().zip(colors()).map(|(band, &color)| entry(band, color)).collect();
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, (860, 500)).into_drawing_area();
@@ -97,6 +93,11 @@ pub fn seeds(path: &Path, bands: &[Band], title: &str, axis: &str) -> Result<()>
         root.present().map_err(failed(path))?;
     }
     save(path, &svg)
+}
+
+/// The name of a band in the legend.
+fn entry((label, _): &(String, Vec<BandPoint>), color: RGBColor) -> Entry<'_> {
+    Entry { label, color, mark: Mark::Line(2) }
 }
 
 #[cfg(test)]
