@@ -150,7 +150,7 @@ impl Array {
             return Ok(out);
         }
         out.resize(self.elements(), T::zero());
-        let source = copy::view::<T>(self, NAME)?;
+        let source = self.strided_slice::<T>(NAME)?;
         copy::copy_into(self.dims(), source, (&mut out, &self.shape.contiguous_strides()));
         Ok(out)
     }
@@ -189,6 +189,16 @@ impl Array {
         }
         let value = self.to_f64_vec()?;
         Ok(value[0])
+    }
+
+    /// The storage of a view from its first element on, and the strides.
+    ///
+    /// # Errors
+    /// As [`storage_slice`](Self::storage_slice).
+    pub(crate) fn strided_slice<T: Element>(&self, operation: &'static str) -> Result<(&[T], &[usize])> {
+        let storage = self.storage_slice::<T>(operation)?;
+        // An empty view may lie at the end of its storage.
+        Ok((&storage[self.offset.min(storage.len())..], self.strides()))
     }
 
     /// All of the storage that the view looks into, to be addressed with offset and strides.

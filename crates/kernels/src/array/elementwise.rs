@@ -3,7 +3,6 @@
 
 use super::{
     Array,
-    copy::view,
     layout::{Walk, collapse},
     lazy::{Description, Function, Reads, Source},
 };
@@ -78,7 +77,7 @@ fn run<O: Operator<N>, const N: usize>(
     }
     let mut sources: [&[O::In]; N] = [&[]; N];
     for (source, operand) in sources.iter_mut().zip(operands) {
-        *source = view::<O::In>(operand, operation)?.0;
+        *source = operand.strided_slice::<O::In>(operation)?.0;
     }
     Array::build(shape, &Device::Cpu, |out: &mut [O::Out]| {
         split::for_chunks(out, chunk(&sizes), |first, out| {

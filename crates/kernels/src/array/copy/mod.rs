@@ -38,7 +38,7 @@ pub(crate) fn own(array: &Array) -> Result<Array> {
     }
     let _account = within_operator(NAME);
     with_storage!(array.dtype(), T => {
-        let source = view::<T>(array, NAME)?;
+        let source = array.strided_slice::<T>(NAME)?;
         let strides = array.shape().contiguous_strides();
         Array::build(array.shape(), &array.device(), |out: &mut [T]| {
             copy_into(array.dims(), source, (out, &strides));
@@ -70,14 +70,4 @@ impl<T: Element> Row<T, 1> for Copied<'_, T> {
         let length = out.len();
         copy_row(&self.source[offset + first * self.step..], self.step, out, 1, length);
     }
-}
-
-/// A view's storage from its first element on, and its strides.
-pub(crate) fn view<'a, T: Element>(
-    array: &'a Array,
-    operation: &'static str,
-) -> Result<(&'a [T], &'a [usize])> {
-    let storage = array.storage_slice::<T>(operation)?;
-    // An empty view may lie at the end of its storage.
-    Ok((&storage[array.offset().min(storage.len())..], array.strides()))
 }

@@ -2,7 +2,7 @@
 //!
 //! In a [scope](crate::Device::fused) an operator on elements does not compute its result: the array that it returns has a [`Value`], which
 //! says what it is computed from and how. Reading the array computes it, together with everything that it follows from and that waits too:
-//! block of rows by block of rows, so that what one operator writes is in the cache when the next one reads it ([`run`]). What nothing
+//! block of rows by block of rows, so that what one operator writes is in the cache when the next one reads it ([`host`]). What nothing
 //! holds any more is never written to an array, and what nothing reads is never computed.
 //!
 //! The bits are those of the operators one by one. Each computes a block by the code that computes its whole array otherwise, in memory of
@@ -12,8 +12,6 @@
 //! be computed by any thread, at any time, and by two threads at once: whoever is first stores the result, and the other one's is dropped.
 
 mod host;
-mod plan;
-mod run;
 #[cfg(test)]
 mod tests;
 

@@ -1,18 +1,19 @@
 //! Values that wait, beside those that operators compute at once.
 
 use super::{
+    host::plan::{self, Group, Next},
     is_recording,
-    plan::{self, Group, Next},
 };
-use crate::{
-    Array, DType, Device, Error, Result,
-    array::Storage,
-    ops,
-    runtime::cuda::fuse::tests::graphs::{self, Inputs, Operators},
-};
+use crate::{self as kernels, Array, DType, Device, Error, Result, array::Storage, ops};
 use half::bf16;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+
+#[path = "../../../tests/common/graphs.rs"]
+#[allow(clippy::duplicate_mod, reason = "tests of devices and of the host, which know nothing of each other")]
+mod graphs;
+
+use graphs::{Inputs, Operators};
 
 const OPERATORS: Operators = Operators {
     unary: graphs::UNARY,

@@ -131,7 +131,7 @@ fn reduce<R: Reducer>(
         if let Some(value) = described::<T, R>(name, x, &layout, scale, &shape)? {
             return Ok(value);
         }
-        let source = crate::array::copy::view::<T>(x, name)?.0;
+        let source = x.strided_slice::<T>(name)?.0;
         let Layout { kept, reduced } = &layout;
         let task = cpu::Task {
             source,

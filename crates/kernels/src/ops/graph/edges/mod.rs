@@ -8,9 +8,7 @@ mod cpu;
 mod cuda;
 
 use crate::{
-    Array, Device, Element, Index, Result,
-    array::{copy::view, layout::collapse},
-    cpu::element::with_element,
+    Array, Device, Element, Index, Result, array::layout::collapse, cpu::element::with_element,
     ops::pointwise::add_n,
 };
 use gradewise_core::{DType, Error as CoreError, Shape};
@@ -140,7 +138,7 @@ impl Rows {
     }
 
     fn on_host<T: Element>(&self, operation: &'static str) -> Result<cpu::Rows<'_, T>> {
-        let (data, _) = view(&self.array, operation)?;
+        let (data, _) = self.array.strided_slice(operation)?;
         Ok(cpu::Rows { data, size: self.size, pitch: self.pitch })
     }
 }

@@ -5,7 +5,7 @@ mod cuda;
 
 use crate::{
     Array, Device, Element, Result,
-    array::{copy::view, elementwise::map, layout::collapse},
+    array::{elementwise::map, layout::collapse},
     cpu::element::with_element,
 };
 
@@ -127,7 +127,7 @@ pub fn add_assign(a: &mut Array, b: &Array) -> Result<()> {
     let own = a.strides().to_vec();
     let (sizes, [strides, _]) = collapse(a.dims(), [right.strides(), &own]);
     with_element!(b.dtype(), NAME, T => {
-        let (right, _) = view::<T>(&right, NAME)?;
+        let (right, _) = right.strided_slice::<T>(NAME)?;
         cpu::accumulate(&sizes, right, &strides, a.as_mut_slice::<T>()?);
         Ok(())
     })

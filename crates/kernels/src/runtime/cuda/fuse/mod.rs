@@ -19,7 +19,7 @@ mod source;
 mod stages;
 mod sums;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod value;
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use crate::{
 use std::sync::{Mutex, PoisonError};
 
 #[path = "../../../../tests/common/graphs.rs"]
-pub(crate) mod graphs;
+#[allow(clippy::duplicate_mod, reason = "tests of devices and of the host, which know nothing of each other")]
+mod graphs;
 
 use graphs::{Inputs, Operators};
 

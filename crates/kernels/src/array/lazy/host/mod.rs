@@ -1,6 +1,8 @@
 //! Storage on the host, which may wait to be computed, and what it is computed from.
 
-use super::run;
+pub(super) mod plan;
+mod run;
+
 use crate::{DType, Element, Result, runtime::memory::Block};
 use std::{
     ops::Range,

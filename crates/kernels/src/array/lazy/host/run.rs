@@ -1,12 +1,13 @@
 //! Computing a group of values, block of rows by block of rows.
 
 use super::{
-    forget,
-    host::{Host, Operand, Source, scaled},
+    Host, Operand, Source,
     plan::{self, Group, Member, Next},
+    scaled,
 };
 use crate::{
     Result,
+    array::lazy::forget,
     cpu::{
         parallel::Flushed,
         simd::{FlushSubnormals, KeepSubnormals},

@@ -1,17 +1,17 @@
 //! Which of the values that wait are computed together.
 
-use super::host::{Host, Local, Value};
+use super::{Host, Local, Value};
 use crate::runtime::common_divisor;
 use std::{collections::HashMap, sync::Arc};
 
 /// The most bytes of one value in a row: rows are the smallest blocks, and several values of a block are in the cache.
-pub(super) const MOST_IN_A_ROW: usize = 1 << 15;
+pub(in crate::array::lazy) const MOST_IN_A_ROW: usize = 1 << 15;
 
 /// The most values that are computed together.
 const MOST_MEMBERS: usize = 256;
 
 /// A value that is computed with others.
-pub(super) struct Member {
+pub(in crate::array::lazy) struct Member {
     pub host: Arc<Host>,
     pub value: Arc<Value>,
     /// For each operand, the member that computes it; `None` for one that is in memory.
@@ -23,13 +23,13 @@ pub(super) struct Member {
 }
 
 /// Values that are computed together, each behind those that it follows from, in `rows` equal parts that do not depend on each other.
-pub(super) struct Group {
+pub(in crate::array::lazy) struct Group {
     pub members: Vec<Member>,
     pub rows: usize,
 }
 
 /// What is to be computed next for a value.
-pub(super) enum Next {
+pub(in crate::array::lazy) enum Next {
     /// The value, with others.
     Group(Group),
     /// Another one, which it reads in a way that does not go by rows.
@@ -39,7 +39,7 @@ pub(super) enum Next {
 }
 
 /// What is to be computed next for the value of `target`.
-pub(super) fn next(target: &Arc<Host>) -> Next {
+pub(in crate::array::lazy) fn next(target: &Arc<Host>) -> Next {
     let Some(value) = target.value() else { return Next::Nothing };
     let (rows, widest) = (value.rows, value.bytes());
     let mut planner = Planner { members: Vec::new(), places: HashMap::new(), rows, widest };
