@@ -6,12 +6,11 @@ Each N.bin holds two samples, one after the other: all inputs, then all results,
 import sys
 from pathlib import Path
 
-import numpy as np
-
 try:
+    import numpy as np
     import onnx
-except ImportError:
-    print("Python has no onnx: pip install onnx onnxruntime")
+except ImportError as error:
+    print(f"{error}: pip install onnx onnxruntime")
     sys.exit(77)
 try:
     import onnxruntime

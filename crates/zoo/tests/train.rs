@@ -364,7 +364,7 @@ fn bits_of_steps<M: Module>(
 ) -> Vec<u64> {
     let settings = TrainerConfig { accumulation: 1, ..config() };
     let mut trainer = Trainer::new(model, settings).unwrap();
-    trainer.set_fusion(fusion);
+    trainer.set_host_fusion(fusion);
     let mut all = Vec::new();
     for _ in 0..3 {
         let mut batches = std::iter::once(example.to_device(&Device::Cpu));

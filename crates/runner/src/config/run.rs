@@ -60,8 +60,8 @@ pub struct Train {
     pub batch_size: usize,
     /// Record the steps on a GPU as a CUDA graph and replay it: bit-identical results, with one launch for each step.
     pub capture: bool,
-    /// Compute several operators of a step at once where that can be done, on a GPU those of a captured step by one generated kernel:
-    /// bit-identical results. There the first step waits until the kernels are compiled, once for a machine.
+    /// Compute several operators of a captured step by one generated kernel where that can be done: bit-identical results, with fewer
+    /// launches. The first step waits until the kernels are compiled, once for a machine.
     pub fuse: bool,
     /// Which weights are reported.
     pub select: Select,

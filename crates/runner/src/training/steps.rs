@@ -28,12 +28,11 @@ impl<T: Task> Steps<T> {
     /// Unknown implementations.
     pub fn new(config: &TaskConfig<T>, device: &Device, trainer: &mut Trainer<T::Model>) -> Result<Self> {
         let watched = debug::is_on();
-        // Work that may synchronise with the host cannot be captured, and a graph does not log its operations; what is computed with others is
-        // neither checked nor timed by itself.
+        // Work that may synchronise with the host cannot be captured, and a graph does not log its operations.
         let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
         let eager = watched || chosen || trace::is_on();
         trainer.set_capture(if config.train.capture && !eager { Capture::Required } else { Capture::Off });
-        trainer.set_fusion(Fusion::from_switch(config.train.fuse && !eager));
+        trainer.set_fusion(Fusion::from_switch(config.train.fuse));
         let again = config.runtime.detect_anomaly && !watched;
         let accumulation = config.train.trainer.accumulation;
         Ok(Self { place: device.clone(), watched, again, accumulation, task: PhantomData })

@@ -223,7 +223,7 @@ fn compare<N: Network>(name: &str) -> Result<bool> {
             ..TrainerConfig::default()
         };
         let mut trainer = Trainer::new(model, config)?;
-        trainer.set_fusion(fusion);
+        trainer.set_host_fusion(fusion);
         Ok(trainer)
     };
     let mut trainers = [trainer(Fusion::On)?, trainer(Fusion::Off)?];

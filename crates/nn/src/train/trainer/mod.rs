@@ -61,6 +61,7 @@ pub struct Trainer<M> {
     pub(super) exchange: Option<Arc<dyn Exchange>>,
     capture: Capture,
     fusion: Fusion,
+    host_fusion: Fusion,
     /// The [`CapturedStep`] for the batches seen last, on a GPU.
     device_step: Option<Box<dyn Any + Send>>,
     step: u64,
@@ -99,6 +100,7 @@ impl<M: Module> Trainer<M> {
             exchange: None,
             capture: Capture::default(),
             fusion: Fusion::default(),
+            host_fusion: Fusion::Off,
             device_step: None,
             underflow: UnderflowWatch::default(),
             step: 0,
@@ -225,10 +227,17 @@ impl<M: Module> Trainer<M> {
         (self.capture, self.device_step) = (capture, None);
     }
 
-    /// Whether steps compute several operators at once where they can, on a GPU in recorded steps, by one kernel; [`Fusion::On`] unless this
-    /// says something else. The results are bit-identical.
+    /// Whether recorded steps compute several operators by one kernel where they can; [`Fusion::On`] unless this says something else. The
+    /// results are bit-identical.
     pub fn set_fusion(&mut self, fusion: Fusion) {
         (self.fusion, self.device_step) = (fusion, None);
+    }
+
+    /// Whether steps on the host compute several operators at once, [block by block](gradewise_kernels::Device::fused); [`Fusion::Off`]
+    /// unless this says something else: values that wait keep what they are computed from, which takes memory. The results are
+    /// bit-identical.
+    pub const fn set_host_fusion(&mut self, fusion: Fusion) {
+        self.host_fusion = fusion;
     }
 
     /// Number of kernels, copies and fills of the recorded step for batches of this type; `None` before a step is recorded.

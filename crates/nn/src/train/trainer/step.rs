@@ -82,7 +82,7 @@ impl<M: Module> Trainer<M> {
         let before: Vec<(Parameter, Array)> =
             frozen.map(|(_, parameter)| (parameter.clone(), parameter.array())).collect();
         let step = self.step;
-        let report = match self.fusion {
+        let report = match self.host_fusion {
             Fusion::On => Device::Cpu.fused(|| self.host_step(batches, loss)),
             Fusion::Off => self.host_step(batches, loss),
         };

@@ -135,9 +135,9 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
         if speed.captured.is_some() && config.train.fuse {
             speed.fused = replayed(Fusion::On)?;
         }
-    } else if config.train.fuse {
+    } else {
         let mut fused = Stepper::<T>::new(trainer()?, false);
-        fused.trainer.set_fusion(Fusion::On);
+        fused.trainer.set_host_fusion(Fusion::On);
         speed.fused_on_host = Some(fused.seconds(&mut batches, warm_up, steps)?);
     }
     drop(batches);

@@ -79,11 +79,11 @@ impl Speed {
         if let Some(fused) = self.fused_on_host {
             let (eager, fused) = (ms(self.eager), ms(fused));
             lines.push(format!(
-                "fused operators: {fused:.3} ms in place of {eager:.3} (train.fuse=true, the default)"
+                "fused operators: {fused:.3} ms in place of {eager:.3} (Trainer::set_host_fusion, off by default)"
             ));
         }
         let replayed = self.fused.or(self.captured).map(|replayed| replayed.seconds);
-        let one = replayed.or(self.fused_on_host).unwrap_or(self.eager);
+        let one = replayed.unwrap_or(self.eager);
         if let Some(twice) = self.twice {
             let gain = 2.0 * one / twice;
             lines.push(if gain > 1.15 {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(
             host.advice(5, &parts),
             [
-                "fused operators: 750.000 ms in place of 1000.000 (train.fuse=true, the default)",
+                "fused operators: 750.000 ms in place of 1000.000 (Trainer::set_host_fusion, off by default)",
                 "the loader holds steps back: 300.000 ms of 1000.000 are waited for a batch",
             ]
         );

@@ -5,7 +5,6 @@ use crate::{
     task::{Batch, Task},
 };
 use gradewise_autograd::Tensor;
-use gradewise_kernels::Fusion;
 use gradewise_nn::train::{Capture, StepReport, Trainer};
 use std::time::Instant;
 
@@ -18,10 +17,9 @@ pub(super) struct Stepper<T: Task> {
 }
 
 impl<T: Task> Stepper<T> {
-    /// Takes steps eagerly, operator by operator, or replays them as a CUDA graph.
+    /// Takes steps eagerly, or replays them as a CUDA graph.
     pub(super) fn new(mut trainer: Trainer<T::Model>, capture: bool) -> Self {
         trainer.set_capture(if capture { Capture::Required } else { Capture::Off });
-        trainer.set_fusion(Fusion::from_switch(capture));
         Self { trainer }
     }
 
