@@ -47,7 +47,7 @@ pub struct Options {
     /// `GRADEWISE_RECYCLE`: whether small blocks of device memory are kept for the next arrays of their size; `0` for not, so that a memory
     /// checker sees every array's memory come and go.
     pub recycle: bool,
-    /// `GRADEWISE_FUSE`: whether captured work, and training steps on the host, compute several operators at once; `0` for not.
+    /// `GRADEWISE_FUSE`: whether captured work, and scopes on the host, compute several operators at once; `0` for not.
     pub fuse: bool,
 }
 

@@ -48,7 +48,7 @@ impl Drop for Retired {
     }
 }
 
-/// Whether a capture, or a training step on the host, computes several operators at once where it can.
+/// Whether a capture, or a step on the host, computes several operators at once where it can.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fusion {
     /// Operators on elements are computed together: by kernels that are generated for them, on the host block by block. The bits are the same.
