@@ -114,7 +114,7 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     let grouping = if arguments.by_operation { Grouping::Operations } else { Grouping::Shapes };
     let profile =
         Profile::new(&recorded.recordings, recorded.step_seconds, ceilings, grouping).map_err(failed)?;
-    let mut speed = Speed { eager: eager_seconds, ..Speed::default() };
+    let mut speed = Speed { eager: eager_seconds, device: None, captured: None, fused: None, twice: None };
     if let Device::Cuda(_) = &placement.device {
         speed.device = Some(profile.step_seconds);
         let mut replayed = |fusion| -> Result<Option<Replayed>> {
@@ -135,15 +135,10 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
         if speed.captured.is_some() && config.train.fuse {
             speed.fused = replayed(Fusion::On)?;
         }
-    } else {
-        let mut fused = Stepper::<T>::new(trainer()?, false);
-        fused.trainer.set_host_fusion(Fusion::On);
-        speed.fused_on_host = Some(fused.seconds(&mut batches, warm_up, steps)?);
     }
     drop(batches);
     if 2 * batch_size <= data.len() {
         let mut stepper = Stepper::<T>::new(trainer()?, speed.captured.is_some());
-        stepper.trainer.set_fusion(Fusion::from_switch(config.train.fuse));
         speed.twice = Some(stepper.seconds(&mut load(2 * batch_size)?, warm_up + 1, steps)?);
     }
 

@@ -56,7 +56,7 @@ impl Report {
             "eager_seconds": speed.eager,
             "captured_seconds": speed.captured.map(|graph| graph.seconds),
             "captured_nodes": speed.captured.map(|graph| graph.launches),
-            "fused_seconds": speed.fused.map(|graph| graph.seconds).or(speed.fused_on_host),
+            "fused_seconds": speed.fused.map(|graph| graph.seconds),
             "fused_nodes": speed.fused.map(|graph| graph.launches),
             "twice_the_batch_seconds": speed.twice,
             "advice": speed.advice(*batch_size, &recorded.parts),

@@ -11,7 +11,6 @@ pub(super) struct Replayed {
 }
 
 /// The times of a step, in seconds.
-#[derive(Default)]
 pub(super) struct Speed {
     /// Eager, including the host's work.
     pub(super) eager: f64,
@@ -21,8 +20,6 @@ pub(super) struct Speed {
     pub(super) captured: Option<Replayed>,
     /// The same with fused operators.
     pub(super) fused: Option<Replayed>,
-    /// On the host, with fused operators.
-    pub(super) fused_on_host: Option<f64>,
     /// With a batch of twice the size.
     pub(super) twice: Option<f64>,
 }
@@ -76,14 +73,7 @@ impl Speed {
                 ));
             }
         }
-        if let Some(fused) = self.fused_on_host {
-            let (eager, fused) = (ms(self.eager), ms(fused));
-            lines.push(format!(
-                "fused operators: {fused:.3} ms in place of {eager:.3} (Trainer::set_host_fusion, off by default)"
-            ));
-        }
-        let replayed = self.fused.or(self.captured).map(|replayed| replayed.seconds);
-        let one = replayed.unwrap_or(self.eager);
+        let one = self.fused.or(self.captured).map_or(self.eager, |replayed| replayed.seconds);
         if let Some(twice) = self.twice {
             let gain = 2.0 * one / twice;
             lines.push(if gain > 1.15 {
@@ -129,7 +119,6 @@ mod tests {
             captured: Some(Replayed { seconds: captured, launches: 100 }),
             fused: Some(Replayed { seconds: captured, launches: 20 }),
             twice: Some(twice),
-            ..Speed::default()
         }
     }
 
@@ -150,7 +139,7 @@ mod tests {
             text.contains("100 launches, which the host queues while") && !text.contains("for each"),
             "{text}"
         );
-        let host = Speed { fused_on_host: Some(0.75), eager: 1.0, ..Speed::default() };
+        let host = Speed { device: None, captured: None, fused: None, twice: None, eager: 1.0 };
         let part = |name: &str, seconds| NamedTime {
             name: name.to_owned(),
             calls: 2,
@@ -161,10 +150,7 @@ mod tests {
         let parts = [part("step", 2.0), part("wait for a batch", 0.6)];
         assert_eq!(
             host.advice(5, &parts),
-            [
-                "fused operators: 750.000 ms in place of 1000.000 (Trainer::set_host_fusion, off by default)",
-                "the loader holds steps back: 300.000 ms of 1000.000 are waited for a batch",
-            ]
+            ["the loader holds steps back: 300.000 ms of 1000.000 are waited for a batch"]
         );
     }
 }
