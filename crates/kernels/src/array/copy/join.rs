@@ -1,6 +1,6 @@
 //! Joining arrays along an axis on the host.
 
-use super::{NAME, copy_into};
+use super::copy_into;
 use crate::{
     Array, Device, Element, Result,
     array::{
@@ -48,7 +48,7 @@ pub(crate) fn join<T: Element>(
     }
     let strides = shape.contiguous_strides();
     let sources =
-        found.iter().map(|(array, _)| array.strided_slice::<T>(NAME)).collect::<Result<Vec<_>>>()?;
+        found.iter().map(|(array, _)| array.strided_slice::<T>(operation)).collect::<Result<Vec<_>>>()?;
     Array::build(shape, &Device::Cpu, |out: &mut [T]| {
         if filled < shape[axis] {
             split::for_chunks(out, split::CHUNK, |_, chunk| chunk.fill(T::default()));

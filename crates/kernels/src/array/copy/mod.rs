@@ -17,9 +17,6 @@ use std::marker::PhantomData;
 
 /// A contiguous copy of a view, in storage of its own.
 pub(crate) fn contiguous(array: &Array) -> Result<Array> {
-    if let Device::Cuda(device) = array.device() {
-        return cuda::contiguous(&device, array);
-    }
     // A transposed view of what is in memory is copied tile by tile.
     if is_recording() && array.is_local(Reads::Same) {
         return with_storage!(array.dtype(), T => {
@@ -31,7 +28,7 @@ pub(crate) fn contiguous(array: &Array) -> Result<Array> {
 
 const NAME: &str = "contiguous";
 
-/// A contiguous copy of a view on the host, made at once.
+/// As [`contiguous`], made at once on the host.
 pub(crate) fn own(array: &Array) -> Result<Array> {
     if let Device::Cuda(device) = array.device() {
         return cuda::contiguous(&device, array);
