@@ -64,7 +64,7 @@ pub fn page(title: &str, records: &[Record], curve: Option<&str>) -> Html {
     }
     let data = json!({
         "runs": records.iter().map(Curves::of).collect::<Vec<_>>(),
-        "loss": about.map_or("valid error", |about| about.loss.as_str()),
+        "loss": valid_measure(records),
         "groups": groups.iter().map(|group| group.data(records)).collect::<Vec<_>>(),
     });
     frame(title, content, &data)
@@ -90,6 +90,12 @@ impl Group {
     }
 }
 
+/// What the valid measure of the runs is called.
+fn valid_measure(records: &[Record]) -> &str {
+    let about = records.iter().find_map(|record| record.about.as_ref());
+    about.map_or("valid error", |about| about.loss.as_str())
+}
+
 /// The valid measure of runs that differ in their seed alone, and what it is called; none of single runs.
 pub fn bands(records: &[Record]) -> (Vec<Band>, String) {
     let several = groups(records).into_iter().filter(|group| group.runs.len() > 1);
@@ -97,8 +103,7 @@ pub fn bands(records: &[Record]) -> (Vec<Band>, String) {
         let members: Vec<&Record> = group.runs.iter().map(|&run| &records[run]).collect();
         band(&group.name, &members)
     };
-    let about = records.iter().find_map(|record| record.about.as_ref());
-    (several.map(of).collect(), about.map_or("valid error", |about| about.loss.as_str()).to_owned())
+    (several.map(of).collect(), valid_measure(records).to_owned())
 }
 
 /// The runs, together with those whose settings are the same but for the seed.
