@@ -10,25 +10,10 @@ use gradewise_kernels::{
     self as kernels, Array, CapturedGraph, CudaDevice, DType, Device, Fusion, Result, ops,
     ops::clifford::mv_layer_norm,
 };
-use graphs::{Inputs, Operators};
-
-/// All functions, and kernels that know no more than addresses.
-const OPERATORS: Operators = Operators {
-    unary: graphs::UNARY,
-    binary: graphs::BINARY,
-    ternary: graphs::TERNARY,
-    longest_sum: usize::MAX,
-    most_elements: 200_000,
-};
+use graphs::{Inputs, bits};
 
 fn graph(inputs: &Inputs, seed: u64, length: usize) -> Result<Vec<Array>> {
-    graphs::compute(inputs, &OPERATORS, seed, length)
-}
-
-/// The bits of all elements; one kind of NaN.
-fn bits(arrays: &[Array]) -> Vec<Vec<u64>> {
-    let number = |value: f64| if value.is_nan() { u64::MAX } else { value.to_bits() };
-    arrays.iter().map(|array| array.to_f64_vec().unwrap().into_iter().map(number).collect()).collect()
+    graphs::compute(inputs, &graphs::ALL, seed, length)
 }
 
 fn captured(

@@ -6,7 +6,7 @@ mod graphs;
 
 use gradewise_core::Error as CoreError;
 use gradewise_kernels::{self as kernels, Array, DType, Device, Error, Result, ops};
-use graphs::{Inputs, Operators};
+use graphs::{Inputs, bits};
 use proptest::prelude::*;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use rayon::ThreadPoolBuilder;
@@ -255,25 +255,14 @@ fn mistakes_are_named() {
 /// small arrays, by scalar code.
 #[test]
 fn fused_graphs_have_the_bits_of_their_operators_on_any_number_of_threads() {
-    const OPERATORS: Operators = Operators {
-        unary: graphs::UNARY,
-        binary: graphs::BINARY,
-        ternary: graphs::TERNARY,
-        longest_sum: usize::MAX,
-        most_elements: 200_000,
-    };
-    let number = |value: f64| if value.is_nan() { u64::MAX } else { value.to_bits() };
-    let bits = |arrays: Vec<Array>| -> Vec<Vec<u64>> {
-        arrays.iter().map(|array| array.to_f64_vec().unwrap().into_iter().map(number).collect()).collect()
-    };
     let pools = [1, 2].map(|threads| ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
     for seed in 0..60 {
         let dtype = [DType::F32, DType::F64][seed as usize % 2];
         let inputs = Inputs::draw(seed, dtype);
-        let graph = || graphs::compute(&inputs, &OPERATORS, seed, 10 + seed as usize % 50);
-        let expected = bits(graph().unwrap());
+        let graph = || graphs::compute(&inputs, &graphs::ALL, seed, 10 + seed as usize % 50);
+        let expected = bits(&graph().unwrap());
         for pool in &pools {
-            let found = pool.install(|| bits(CPU.fused(graph).unwrap()));
+            let found = pool.install(|| bits(&CPU.fused(graph).unwrap()));
             assert!(found == expected, "{dtype}, seed {seed}, {} threads", pool.current_num_threads());
         }
     }

@@ -80,7 +80,7 @@ pub struct Operators {
 }
 
 /// All functions of one array.
-pub const UNARY: &[Unary] = &[
+const UNARY: &[Unary] = &[
     ops::neg,
     ops::abs,
     ops::sign,
@@ -111,7 +111,7 @@ pub const UNARY: &[Unary] = &[
 ];
 
 /// All functions of two arrays.
-pub const BINARY: &[Binary] = &[
+const BINARY: &[Binary] = &[
     ops::add,
     ops::sub,
     ops::mul,
@@ -127,7 +127,7 @@ pub const BINARY: &[Binary] = &[
 ];
 
 /// Choices, sums in place, and kernels that know no more than addresses.
-pub const TERNARY: &[Ternary] = &[
+const TERNARY: &[Ternary] = &[
     |x, y, z| ops::select(y, x, z),
     |x, y, _| {
         let mut sum = x.copy()?;
@@ -136,6 +136,21 @@ pub const TERNARY: &[Ternary] = &[
     },
     |x, y, _| if x.rank() > 0 { ops::softmax(x, x.rank() - 1) } else { ops::mul(x, y) },
 ];
+
+/// All of these, of results as large as steps have.
+pub const ALL: Operators = Operators {
+    unary: UNARY,
+    binary: BINARY,
+    ternary: TERNARY,
+    longest_sum: usize::MAX,
+    most_elements: 200_000,
+};
+
+/// The bits of all elements; one kind of NaN.
+pub fn bits(arrays: &[Array]) -> Vec<Vec<u64>> {
+    let number = |value: f64| if value.is_nan() { u64::MAX } else { value.to_bits() };
+    arrays.iter().map(|array| array.to_f64_vec().unwrap().into_iter().map(number).collect()).collect()
+}
 
 fn one<'a, T>(rng: &mut ChaCha8Rng, all: &'a [T]) -> &'a T {
     &all[rng.random_range(0..all.len())]

@@ -13,21 +13,9 @@ use rand_chacha::ChaCha8Rng;
 #[allow(clippy::duplicate_mod, reason = "tests of devices and of the host, which know nothing of each other")]
 mod graphs;
 
-use graphs::{Inputs, Operators};
+use graphs::{Inputs, Operators, bits};
 
-const OPERATORS: Operators = Operators {
-    unary: graphs::UNARY,
-    binary: graphs::BINARY,
-    ternary: graphs::TERNARY,
-    longest_sum: usize::MAX,
-    most_elements: 3_000,
-};
-
-/// The bits of all elements; one kind of NaN.
-fn bits(arrays: &[Array]) -> Vec<Vec<u64>> {
-    let number = |value: f64| if value.is_nan() { u64::MAX } else { value.to_bits() };
-    arrays.iter().map(|array| array.to_f64_vec().unwrap().into_iter().map(number).collect()).collect()
-}
+const OPERATORS: Operators = Operators { most_elements: 3_000, ..graphs::ALL };
 
 fn randn(shape: &[usize], seed: u64) -> Array {
     Array::randn(shape, DType::F32, &Device::Cpu, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap()
