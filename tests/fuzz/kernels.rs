@@ -84,7 +84,8 @@ fn norm(s: &Source, centred: bool) -> Outcome {
 fn attention(s: &Source) -> Outcome {
     let (batch, groups, per_group) = (s.below(3), s.below(3), 1 + s.below(2));
     let (queries, keys, features) = (s.size(), s.size(), s.size());
-    let q = s.array(&[batch, groups * per_group, queries, features]);
+    let heads = if s.chance(0.1) { 0 } else { groups * per_group };
+    let q = s.array(&[batch, heads, queries, features]);
     let [k, v] = [(); 2].map(|()| s.array(&[batch, groups, keys, features]));
     let options = AttentionOptions {
         causal: s.chance(0.5),
@@ -94,7 +95,7 @@ fn attention(s: &Source) -> Outcome {
         sequences: if s.chance(0.3) { Some(tried!(s.sequences([queries, keys]))) } else { None },
         dropout: s.chance(0.3).then(|| s.attention_dropout()),
     };
-    let grad = s.array(&[batch, groups * per_group, queries, features]);
+    let grad = s.array(&[batch, heads, queries, features]);
     let forward = tried!(ops::attention(&q, &k, &v, &options));
     let back = tried!(ops::attention_backward([&q, &k, &v], &options, &forward, &grad));
     values([forward.output, back.q, back.k, back.v])

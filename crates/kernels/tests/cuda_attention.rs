@@ -169,17 +169,30 @@ fn v_like(q: &Array) -> Array {
 }
 
 fn nothing_at_all() {
-    for_all(1, |device, dtype, _, _| {
-        for (batch, heads, queries, keys) in [(0, 2, 3, 3), (2, 0, 3, 3), (2, 2, 0, 3), (2, 2, 3, 0)] {
-            let zeros = |heads, tokens| Array::zeros([batch, heads, tokens, 8], dtype, device).unwrap();
-            let (q, k) = (zeros(heads, queries), zeros(heads, keys));
+    for_all(1, |device, dtype, _, context| {
+        let ones = |shape: [usize; 4]| Array::ones(shape, dtype, device).unwrap();
+        // Heads of the queries and of the keys, tokens of both, features of the values.
+        let cases = [
+            (0, [2, 2], [3, 3], 8),
+            (2, [0, 0], [3, 3], 8),
+            (2, [0, 2], [3, 3], 8),
+            (2, [2, 2], [0, 3], 8),
+            (2, [2, 2], [3, 0], 8),
+            (2, [2, 1], [3, 3], 0),
+        ];
+        for case @ (batch, [heads, shared], [queries, keys], features) in cases {
+            let (q, k) = (ones([batch, heads, queries, 8]), ones([batch, shared, keys, 8]));
+            let v = ones([batch, shared, keys, features]);
             let options = AttentionOptions::default();
-            let Attention { output, log_sum_exp } = ops::attention(&q, &k, &k, &options).unwrap();
-            assert!(output.to_f64_vec().unwrap().iter().all(|&value| value == 0.0));
-            let forward = Attention { output: output.clone(), log_sum_exp };
-            let gradients = ops::attention_backward([&q, &k, &k], &options, &forward, &output).unwrap();
-            assert_eq!((gradients.q.shape(), gradients.k.shape()), (q.shape(), k.shape()));
-            assert!(gradients.v.to_f64_vec().unwrap().iter().all(|&value| value == 0.0));
+            let forward = ops::attention(&q, &k, &v, &options).unwrap();
+            assert!(forward.output.to_f64_vec().unwrap().iter().all(|&value| value == 0.0));
+            let grad = forward.output.clone();
+            let gradients = ops::attention_backward([&q, &k, &v], &options, &forward, &grad).unwrap();
+            for (gradient, operand) in [(gradients.q, q), (gradients.k, k), (gradients.v, v)] {
+                assert_eq!(gradient.shape(), operand.shape(), "{case:?}, {context}");
+                let values = gradient.to_f64_vec().unwrap();
+                assert!(values.iter().all(|&value| value == 0.0), "{case:?}, {context}: {values:?}");
+            }
         }
     });
 }

@@ -242,6 +242,11 @@ pub fn attention_backward(
 ) -> Result<Gradients> {
     let problem = Problem::new(q, k, v, options)?;
     check_backward(&problem, forward, grad)?;
+    if grad.elements() == 0 {
+        // Keys and values may have elements all the same: those of heads that no head of the queries uses, for one.
+        let zeros = |like: &Array| Array::zeros(like.shape(), like.dtype(), &like.device());
+        return Ok(Gradients { q: zeros(q)?, k: zeros(k)?, v: zeros(v)? });
+    }
     if let Device::Cuda(device) = q.device() {
         return cuda::backward(&device, &problem, options, forward, &rows(grad)?);
     }
