@@ -1,9 +1,9 @@
 //! A map on a CUDA device: its sizes, parameters and the list of its entries, as kernels take them.
 
 use super::{Entry, Maps, NAME, Operands, Sizes};
-use crate::{Array, CudaDevice, DType, Device, Error, Result};
+use crate::{Array, CudaDevice, DType, Device, Error, Result, csrc::feature_planes::MOST_PLANES};
 
-/// `EquiSizes` of csrc/clifford/transformer/equi_linear.cu.
+/// `EquiSizes` of csrc/clifford/transformer/equi/equi_linear.cu.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 pub(super) struct KernelSizes {
@@ -21,6 +21,19 @@ pub(super) struct KernelSizes {
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 pub(super) struct Parameters(pub [u64; 7]);
+
+/// Cells of the most pairs that there are.
+const CELLS: usize = 2 * MOST_PLANES;
+
+/// `EquiCells` of csrc/clifford/transformer/equi/equi_regions.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+pub(super) struct Cells {
+    map: [i32; CELLS],
+    factor: [f64; CELLS],
+    several: u32,
+    padding: u32,
+}
 
 /// A map on a device.
 pub(super) struct Call<'a> {
@@ -59,6 +72,22 @@ impl Call<'_> {
         Ok(KernelSizes { scalars_in, scalars_out, channels_in, channels_out, pairs, maps, mixed, entries })
     }
 
+    /// The first entry of each cell of the pairs.
+    pub fn cells(&self) -> Cells {
+        let mut cells = Cells { map: [-1; CELLS], factor: [0.0; CELLS], several: 0, padding: 0 };
+        for entry in &self.maps.entries {
+            let cell = 2 * entry.row + entry.column % 2;
+            if cells.map[cell] >= 0 {
+                cells.several = 1;
+                continue;
+            }
+            // As the table lists them: the first of the entries.
+            cells.map[cell] = entry.map as i32;
+            cells.factor[cell] = entry.value;
+        }
+        cells
+    }
+
     /// The entries by the cells of the pairs and by the maps, as the kernels read them.
     pub fn table(&self) -> Result<Array> {
         let Maps { blades, maps, entries, .. } = self.maps;
@@ -75,9 +104,22 @@ impl Call<'_> {
         Array::constant(&table, [table.len()], DType::F64, &Device::Cuda(self.device.clone()))
     }
 
+    /// The features, and results or the gradient of them.
+    pub fn sides(&self, operands: &Operands<'_>, results: &Array) -> (Side, Side) {
+        let Sizes { rows, scalars_in, scalars_out, .. } = self.sizes;
+        let features = Side::new(operands.x, operands.scalars, scalars_in, rows);
+        (features, Side::new(results, None, scalars_out, rows))
+    }
+
+    /// The elements of all matrices.
     pub fn elements(&self) -> usize {
         self.sizes.first() + self.sizes.others() * self.sizes.other()
     }
+}
+
+/// Whether something is added to results.
+pub(super) fn has_bias(operands: &Operands<'_>) -> bool {
+    operands.bias.is_some() || operands.to_planes_bias.is_some() || operands.to_scalars_bias.is_some()
 }
 
 /// The addresses of the parameters.
@@ -88,4 +130,65 @@ pub(super) fn parameters(operands: &Operands<'_>) -> Parameters {
         *address = operand.map_or(0, Array::cuda_address);
     }
     Parameters(addresses)
+}
+
+/// `EquiSide` of the kernels: the addresses of scalars and planes.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+pub(super) struct Side(pub [u64; 2]);
+
+impl Side {
+    /// Features whose scalars are apart, or the first rows of the planes' array.
+    pub fn new(planes: &Array, apart: Option<&Array>, scalars: usize, rows: usize) -> Self {
+        let begin = planes.cuda_address();
+        match apart {
+            Some(apart) => Self([apart.cuda_address(), begin]),
+            None => Self([begin, begin + (scalars * rows * planes.dtype().size()) as u64]),
+        }
+    }
+}
+
+/// Blocks along the results: tiles of so many lines of the first pair, then those of the others.
+pub(super) fn tiles_of(lines: usize, of_first: usize, of_others: usize, others: usize) -> usize {
+    of_first.div_ceil(lines) + others * of_others.div_ceil(lines)
+}
+
+/// The gradients of the matrices, the first and the others, and of what is added to the first pair's results if something is. Each may have
+/// several parts, of stretches of rows.
+pub(super) struct OfMatrices {
+    pub first: Array,
+    /// After the first if it is not apart.
+    pub others: Option<Array>,
+    pub bias: Option<Array>,
+    /// How many parts there are, and elements of both matrices from one to the next.
+    pub count: usize,
+    pub stride: usize,
+    /// The elements of the first matrix.
+    pub of_first: usize,
+}
+
+/// `EquiParts` of csrc/clifford/transformer/equi/equi_linear.cu.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+pub(super) struct Parts {
+    addresses: [u64; 3],
+    stride: u64,
+    count: u32,
+    padding: u32,
+}
+
+impl OfMatrices {
+    /// In one part, and apart from each other.
+    pub fn whole(sizes: Sizes, first: Array, others: Array, bias: Option<Array>) -> Self {
+        Self { first, others: Some(others), bias, count: 1, stride: 0, of_first: sizes.first() }
+    }
+
+    pub fn parts(&self) -> Parts {
+        let first = self.first.cuda_address();
+        let after = first + (self.of_first * self.first.dtype().size()) as u64;
+        let others = self.others.as_ref().map_or(after, Array::cuda_address);
+        let bias = self.bias.as_ref().map_or(0, Array::cuda_address);
+        let count = self.count as u32;
+        Parts { addresses: [first, others, bias], stride: self.stride as u64, count, padding: 0 }
+    }
 }

@@ -1,83 +1,15 @@
-//! Equivariant linear maps on CUDA: directly where rows are few; else their matrices, one launch, and two products, which write where their
-//! results belong.
+//! Equivariant linear maps on CUDA: directly where rows are few, by tiles where they are many; else by products of matrices.
 
 use super::{
     Gradients, Maps, NAME, Operands, Sizes,
-    call::{Call, Parameters, parameters},
-    direct,
+    call::{Call, Parameters, has_bias},
+    direct, products, tiles,
 };
 use crate::{
     Array, CudaDevice, Result,
-    cpu::gemm,
-    ops::{
-        self,
-        matmul::product::{Operand, Product},
-    },
+    csrc::equi_tiles::{SUM_GROUPS, SUM_THREADS},
     runtime::cuda::{Args, Grid, Kernel},
 };
-
-impl Call<'_> {
-    /// The first matrix and the others, one after the other; or the transposes of all.
-    fn matrices(&self, operands: &Operands<'_>, transposed: bool) -> Result<Array> {
-        let out = Array::for_kernel(NAME, [self.elements()], self.dtype, self.device)?;
-        if out.elements() > 0 {
-            let (sizes, from, table) = (self.kernel_sizes()?, parameters(operands), self.table()?);
-            let args =
-                Args::new().value(&sizes).value(&from).array(&table).int(transposed.into()).array(&out);
-            let grid = Grid::linear(out.elements());
-            // SAFETY: 1: the operator's entry compared the operands with the sizes; all are contiguous, and the table is of these maps. 2:
-            // `out` is new and has the elements of both matrices. 3: linear, the kernel strides. 4: the caller borrows the operands.
-            unsafe { self.device.launch(NAME, Kernel::new("equi_matrices", self.dtype), grid, args)? };
-        }
-        Ok(out)
-    }
-
-    /// The product of the first matrix, or of some of its columns, with features at an address.
-    fn top(&self, matrices: &Array, columns: std::ops::Range<usize>, features: u64) -> Product<'static> {
-        let Sizes { rows, .. } = self.sizes;
-        let (width, size) = (self.sizes.top_in(), self.dtype.size());
-        Product {
-            a: rows_of(matrices.cuda_address() + (columns.start * size) as u64, self.sizes.top_out(), width),
-            b: rows_of(features, columns.len(), rows),
-            ..self.product(gemm::Sizes { m: self.sizes.top_out(), n: rows, k: columns.len() }, 1)
-        }
-    }
-
-    fn product(&self, sizes: gemm::Sizes, count: usize) -> Product<'static> {
-        let nothing = rows_of(0, 0, 0);
-        Product {
-            operation: NAME,
-            dtype: self.dtype,
-            sizes,
-            count,
-            a: nothing,
-            b: nothing,
-            starts: None,
-            segments: 1,
-            bias: None,
-            scale: 1.0,
-            window: None,
-        }
-    }
-
-    /// The address of row `row` of an array of `columns` columns.
-    fn row(&self, array: &Array, row: usize, columns: usize) -> u64 {
-        array.cuda_address() + (row * columns * self.dtype.size()) as u64
-    }
-}
-
-/// Matrices of `rows` rows of `columns` elements, one after the other.
-const fn rows_of(address: u64, rows: usize, columns: usize) -> Operand<'static> {
-    Operand { address, row: columns, stride: rows * columns, transpose: false, index: None, transposed: None }
-}
-
-const fn transposed(operand: Operand<'static>) -> Operand<'static> {
-    Operand { transpose: true, ..operand }
-}
-
-fn has_bias(operands: &Operands<'_>) -> bool {
-    operands.bias.is_some() || operands.to_planes_bias.is_some() || operands.to_scalars_bias.is_some()
-}
 
 /// All operands are contiguous and fit the sizes.
 pub(super) fn forward(
@@ -94,49 +26,8 @@ pub(super) fn forward(
     }
     if direct::serves(sizes) {
         direct::forward(&call, operands, &out)?;
-        return Ok(out);
-    }
-    let matrices = call.matrices(operands, false)?;
-    let mut adds = has_bias(operands);
-    if adds {
-        let (kernel_sizes, from) = (call.kernel_sizes()?, parameters(operands));
-        let args = Args::new().value(&kernel_sizes).value(&from).array(&out).size(sizes.rows);
-        let grid = Grid::blocks(sizes.top_out().clamp(1, 1 << 16), 256);
-        // SAFETY: 1: as for the matrices; `out` has more rows than those that are written. 2: it is new. 3: a block for a row, the kernel
-        // strides. 4: the caller borrows the operands.
-        unsafe { device.launch(NAME, Kernel::new("equi_bias", dtype), grid, args)? };
-    }
-    let x = operands.x.cuda_address();
-    let own = if operands.scalars.is_some() { 0 } else { sizes.scalars_in };
-    let parts = match operands.scalars {
-        Some(scalars) => {
-            vec![(0..sizes.scalars_in, scalars.cuda_address()), (sizes.scalars_in..sizes.top_in(), x)]
-        }
-        None => vec![(0..sizes.top_in(), x)],
-    };
-    for (columns, features) in parts.into_iter().filter(|(columns, _)| !columns.is_empty()) {
-        let product = Product {
-            window: Some((0, sizes.top_out() * sizes.rows)),
-            ..call.top(&matrices, columns, features)
-        };
-        // SAFETY: the columns of the first matrix and as many rows of the features, as the sizes say, which the operator's entry compared
-        // with the operands; `out` is new, and has room for the rows of the first matrix. Its elements are added to once they are written.
-        unsafe { product.run_into(device, &out, adds)? };
-        adds = true;
-    }
-    let below = own + 2 * sizes.channels_in;
-    let others = Product {
-        a: rows_of(call.row(&matrices, sizes.first(), 1), 2 * sizes.channels_out, 2 * sizes.channels_in),
-        b: rows_of(call.row(operands.x, below, sizes.rows), 2 * sizes.channels_in, sizes.rows),
-        window: Some((sizes.top_out() * sizes.rows, 2 * sizes.channels_out * sizes.rows)),
-        ..call.product(
-            gemm::Sizes { m: 2 * sizes.channels_out, n: sizes.rows, k: 2 * sizes.channels_in },
-            sizes.others(),
-        )
-    };
-    if sizes.others() * sizes.channels_out * sizes.channels_in > 0 {
-        // SAFETY: as above, for the other pairs, which lie below the first in `x` and in `out`.
-        unsafe { others.run_into(device, &out, false)? };
+    } else if !tiles::forward(&call, operands, &out)? {
+        products::forward(&call, operands, &out)?;
     }
     Ok(out)
 }
@@ -156,11 +47,19 @@ pub(super) fn backward(
         like.map(|like| Array::for_kernel(NAME, like.shape(), dtype, device)).transpose()
     };
     let of_scalars = new(operands.scalars)?;
-    let (of_first, of_others, of_bias) = if direct::serves(sizes) {
-        direct::of_features(&call, operands, grad, (&of_x, of_scalars.as_ref()))?;
-        direct::of_matrices(&call, operands, grad, has_bias(operands))?
+    let of_features = (&of_x, of_scalars.as_ref());
+    if direct::serves(sizes) {
+        direct::of_features(&call, operands, grad, of_features)?;
+    } else if !tiles::of_features(&call, operands, grad, of_features)? {
+        products::of_features(&call, operands, grad, of_features)?;
+    }
+    let adds = has_bias(operands);
+    let of_matrices = if direct::serves(sizes) {
+        direct::of_matrices(&call, operands, grad, adds)?
+    } else if let Some(sums) = tiles::of_matrices(&call, operands, grad, adds)? {
+        sums
     } else {
-        by_matrices(&call, operands, grad, (&of_x, of_scalars.as_ref()))?
+        products::of_matrices(&call, operands, grad, adds)?
     };
     let mut gradients =
         Gradients { x: Some(of_x), weight: new(Some(operands.weight))?, ..Gradients::default() };
@@ -173,93 +72,18 @@ pub(super) fn backward(
     for (address, gradient) in to.0[1..].iter_mut().zip(&gradients.others[1..]) {
         *address = gradient.as_ref().map_or(0, Array::cuda_address);
     }
-    let work = sizes.first() + maps.maps * sizes.channels_out * sizes.channels_in + sizes.top_out();
-    if work > 0 {
-        let (kernel_sizes, table) = (call.kernel_sizes()?, call.table()?);
-        let args =
-            Args::new().value(&kernel_sizes).array(&of_first).array(&of_others).optional(of_bias.as_ref());
-        let args = args.array(&table).value(&to);
-        // SAFETY: 1: gradients of both matrices and of what is added, of these sizes; the table is of these maps. 2: the gradients of the
-        // parameters are new, of the shapes of the parameters. 3: linear, the kernel strides. 4: `gradients` holds them.
-        unsafe { device.launch(NAME, Kernel::new("equi_gradients", dtype), Grid::linear(work), args)? };
-    }
+    let Sizes { scalars_in, scalars_out, channels_in, channels_out, .. } = sizes;
+    let of_scalars =
+        maps.mixed() * (channels_out * scalars_in + scalars_out * channels_in) + scalars_out * scalars_in;
+    let work = maps.maps * channels_out * channels_in + of_scalars + sizes.top_out();
+    let (kernel_sizes, table) = (call.kernel_sizes()?, call.table()?);
+    let (name, groups) =
+        if of_matrices.count > 1 { ("equi_gradients_of_parts", SUM_GROUPS) } else { ("equi_gradients", 1) };
+    let args = Args::new().value(&kernel_sizes).value(&of_matrices.parts()).array(&table).value(&to);
+    let grid = Grid::blocks(work.div_ceil(SUM_THREADS / groups).clamp(1, 1 << 16), SUM_THREADS as u32);
+    // SAFETY: 1: gradients of both matrices and of what is added, of these sizes and as many parts; the table is of these maps. 2: the
+    // gradients of the parameters are new, of the shapes of the parameters. 3: the threads of the kernel, which strides. 4: `gradients` and
+    // `of_matrices` hold them.
+    unsafe { device.launch(NAME, Kernel::new(name, dtype), grid, args)? };
     Ok(gradients)
-}
-
-/// The gradients of the features, into arrays of their shapes; those of the matrices, the first and the others, and of what is added to the
-/// first pair's results if something is.
-fn by_matrices(
-    call: &Call<'_>,
-    operands: &Operands<'_>,
-    grad: &Array,
-    (of_x, of_scalars): (&Array, Option<&Array>),
-) -> Result<(Array, Array, Option<Array>)> {
-    let (device, sizes, dtype) = (call.device, call.sizes, call.dtype);
-    let Sizes { rows, scalars_in, channels_in, channels_out, .. } = sizes;
-    let own = if operands.scalars.is_some() { 0 } else { scalars_in };
-    // Products read their first operand along its rows.
-    let matrices = call.matrices(operands, true)?;
-    let mut of_first = Vec::new();
-    let (x, top) = (operands.x.cuda_address(), rows_of(grad.cuda_address(), sizes.top_out(), rows));
-    let rest = rows_of(call.row(grad, sizes.top_out(), rows), 2 * channels_out, rows);
-    let parts = match (operands.scalars, of_scalars) {
-        (Some(scalars), Some(of_scalars)) => {
-            vec![(0..scalars_in, scalars.cuda_address(), of_scalars), (scalars_in..sizes.top_in(), x, of_x)]
-        }
-        _ => vec![(0..sizes.top_in(), x, of_x)],
-    };
-    for (columns, features, of_features) in parts.into_iter().filter(|(columns, ..)| !columns.is_empty()) {
-        let count = columns.len();
-        let down = Product {
-            a: rows_of(call.row(&matrices, columns.start, sizes.top_out()), count, sizes.top_out()),
-            b: top,
-            window: Some((0, count * rows)),
-            ..call.product(gemm::Sizes { m: count, n: rows, k: sizes.top_out() }, 1)
-        };
-        if of_features.elements() > 0 && sizes.top_out() > 0 {
-            // SAFETY: these columns of the first matrix and the rows of the gradient above the other pairs, as the sizes say; the gradient of
-            // the features is new and has `count` rows or more.
-            unsafe { down.run_into(device, of_features, false)? };
-        }
-        let outer = Product {
-            a: top,
-            b: transposed(rows_of(features, count, rows)),
-            ..call.product(gemm::Sizes { m: sizes.top_out(), n: count, k: rows }, 1)
-        };
-        // SAFETY: rows of the gradient and of the features, as the sizes say.
-        of_first.push(unsafe { outer.run(device, [sizes.top_out(), count])? });
-    }
-    let other = [sizes.others() * sizes.other()];
-    let of_others = if other == [0] {
-        Array::for_kernel(NAME, other, dtype, device)?
-    } else {
-        let below = own + 2 * channels_in;
-        let features = rows_of(call.row(operands.x, below, rows), 2 * channels_in, rows);
-        let others = rows_of(call.row(&matrices, sizes.first(), 1), 2 * channels_in, 2 * channels_out);
-        let down = Product {
-            a: others,
-            b: rest,
-            window: Some((below * rows, 2 * channels_in * rows)),
-            ..call.product(gemm::Sizes { m: 2 * channels_in, n: rows, k: 2 * channels_out }, sizes.others())
-        };
-        if rows > 0 {
-            // SAFETY: the matrices of the other pairs, and their rows of the gradient; `of_x` is new and has the rows of these pairs.
-            unsafe { down.run_into(device, of_x, false)? };
-        }
-        let outer = Product {
-            a: rest,
-            b: transposed(features),
-            ..call.product(gemm::Sizes { m: 2 * channels_out, n: 2 * channels_in, k: rows }, sizes.others())
-        };
-        // SAFETY: as above.
-        unsafe { outer.run(device, other)? }
-    };
-    let of_first = match &of_first[..] {
-        [] => Array::for_kernel(NAME, [0], dtype, device)?,
-        [one] => one.clone(),
-        parts => ops::concat(&parts.iter().collect::<Vec<_>>(), 1)?,
-    };
-    let of_bias =
-        has_bias(operands).then(|| ops::sum(&grad.slice(0, 0..sizes.top_out())?, &[1], false)).transpose()?;
-    Ok((of_first, of_others, of_bias))
 }

@@ -1,9 +1,9 @@
 //! Equivariant linear maps of few rows on CUDA: one launch forward and three backward, straight from the parameters
-//! (csrc/clifford/transformer/equi_direct.cu). With many rows, products of matrices pay.
+//! (csrc/clifford/transformer/equi/equi_direct.cu). With many rows, products of matrices pay.
 
 use super::{
     NAME, Operands, Sizes,
-    call::{Call, parameters},
+    call::{Call, OfMatrices, Side, parameters, tiles_of},
 };
 use crate::{
     Array, Result,
@@ -19,27 +19,6 @@ pub(super) fn serves(sizes: Sizes) -> bool {
     (1..=MOST_ROWS).contains(&sizes.rows)
 }
 
-/// `EquiSide` of the kernels: the addresses of scalars and planes.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
-struct Side([u64; 2]);
-
-impl Side {
-    /// Features whose scalars are apart, or the first rows of the planes' array.
-    fn new(planes: &Array, apart: Option<&Array>, scalars: usize, rows: usize) -> Self {
-        let begin = planes.cuda_address();
-        match apart {
-            Some(apart) => Self([apart.cuda_address(), begin]),
-            None => Self([begin, begin + (scalars * rows * planes.dtype().size()) as u64]),
-        }
-    }
-}
-
-/// Blocks along the results: tiles of so many lines of the first pair, then those of the others.
-fn tiles(lines: usize, of_first: usize, of_others: usize, others: usize) -> usize {
-    of_first.div_ceil(lines) + others * of_others.div_ceil(lines)
-}
-
 /// The map, or with `transposed` the gradient of its features, between arrays that are apart from their scalars or not.
 fn product(
     call: &Call<'_>,
@@ -52,11 +31,12 @@ fn product(
         false => (sizes.top_out(), sizes.channels_out),
         true => (sizes.top_in(), sizes.channels_in),
     };
-    let blocks = [sizes.rows.div_ceil(ROWS), tiles(LINES, top, 2 * channels, sizes.others()), 1];
+    let blocks = [sizes.rows.div_ceil(ROWS), tiles_of(LINES, top, 2 * channels, sizes.others()), 1];
     let (kernel_sizes, from, table) = (call.kernel_sizes()?, parameters(operands), call.table()?);
     let args = Args::new()
         .value(&kernel_sizes)
         .value(&from)
+        .value(&call.cells())
         .array(&table)
         .int(transposed.into())
         .value(&features)
@@ -71,10 +51,7 @@ fn product(
 
 /// The map into `out`.
 pub(super) fn forward(call: &Call<'_>, operands: &Operands<'_>, out: &Array) -> Result<()> {
-    let Sizes { rows, scalars_in, scalars_out, .. } = call.sizes;
-    let sides =
-        (Side::new(operands.x, operands.scalars, scalars_in, rows), Side::new(out, None, scalars_out, rows));
-    product(call, operands, false, sides)
+    product(call, operands, false, call.sides(operands, out))
 }
 
 /// The gradients of the features, into arrays of their shapes.
@@ -95,14 +72,13 @@ pub(super) fn of_matrices(
     operands: &Operands<'_>,
     grad: &Array,
     adds: bool,
-) -> Result<(Array, Array, Option<Array>)> {
+) -> Result<OfMatrices> {
     let sizes = call.sizes;
     let new = |elements: usize| Array::for_kernel(NAME, [elements], call.dtype, call.device);
     let first = Array::for_kernel(NAME, [sizes.top_out(), sizes.top_in()], call.dtype, call.device)?;
     let others = new(sizes.others() * sizes.other())?;
     let bias = adds.then(|| new(sizes.top_out())).transpose()?;
-    let features = Side::new(operands.x, operands.scalars, sizes.scalars_in, sizes.rows);
-    let of_results = Side::new(grad, None, sizes.scalars_out, sizes.rows);
+    let (features, of_results) = call.sides(operands, grad);
     let args = Args::new()
         .value(&call.kernel_sizes()?)
         .value(&features)
@@ -112,10 +88,10 @@ pub(super) fn of_matrices(
         .optional(bias.as_ref())
         .size(sizes.rows);
     let across = sizes.top_in().max(2 * sizes.channels_in).div_ceil(SIDE);
-    let down = tiles(SIDE, sizes.top_out(), 2 * sizes.channels_out, sizes.others());
+    let down = tiles_of(SIDE, sizes.top_out(), 2 * sizes.channels_out, sizes.others());
     let grid = Grid::new([across, down, 1], [THREADS as u32, 1, 1]);
     // SAFETY: as in `product`: features and gradient have the rows that the sizes say; both gradients of matrices and that of what is added
     // are new and of these sizes; a block for each tile of each pair.
     unsafe { call.device.launch(NAME, Kernel::new("equi_outer", call.dtype), grid, args)? };
-    Ok((first, others, bias))
+    Ok(OfMatrices::whole(sizes, first, others, bias))
 }

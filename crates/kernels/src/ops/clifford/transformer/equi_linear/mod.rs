@@ -10,6 +10,8 @@ mod call;
 mod cpu;
 mod cuda;
 mod direct;
+mod products;
+mod tiles;
 
 use crate::{
     Array, Device, Result,

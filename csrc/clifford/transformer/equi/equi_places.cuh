@@ -39,12 +39,13 @@ struct Places {
     GW_DEVICE u32 first() const { return top_out() * top_in(); }
     GW_DEVICE u32 all() const { return first() + (size.pairs - 1) * 4 * size.channels_out * size.channels_in; }
 
-    /// The element, of the first matrix or of the others, that maps channel `in` of plane `column` to channel `out` of plane `row` of a pair.
+    /// The address of the element, of the first matrix or of the others, that maps channel `in` of plane `column` to channel `out` of plane
+    /// `row` of a pair.
     template <class T>
-    GW_DEVICE T block(const T* first, const T* others, u32 pair, u32 row, u32 column, u32 out, u32 in) const {
+    GW_DEVICE const T* block(const T* first, const T* others, u32 pair, u32 row, u32 column, u32 out, u32 in) const {
         const u32 down = row * size.channels_out + out, across = column * size.channels_in + in;
-        if (pair == 0) return first[(size.scalars_out + down) * top_in() + size.scalars_in + across];
-        return others[((pair - 1) * 2 * size.channels_out + down) * 2 * size.channels_in + across];
+        if (pair == 0) return first + ((size.scalars_out + down) * top_in() + size.scalars_in + across);
+        return others + (((pair - 1) * 2 * size.channels_out + down) * 2 * size.channels_in + across);
     }
 };
 

@@ -3,8 +3,8 @@
 // Such a launch runs its instructions once or a few times, so fetching them and waiting for memory take longer than arithmetic does. Hence
 // loops stay loops, elements go to shared memory by asynchronous copies, all of a block's under way at once, and the threads of a block
 // share the terms of its sums: eight groups of two warps, whose parts are added in order.
-#include "clifford/transformer/equi_launch.cuh"
-#include "clifford/transformer/equi_places.cuh"
+#include "clifford/transformer/equi/equi_launch.cuh"
+#include "clifford/transformer/equi/equi_regions.cuh"
 #include "ptx/async.cuh"
 
 using equi_direct::LINES, equi_direct::ROWS, equi_direct::SIDE, equi_direct::THREADS;
@@ -23,35 +23,6 @@ constexpr int ROW_PITCH = ROWS + 4;
 /// Blocks on a multiprocessor at least; twice the registers in double precision.
 template <class T>
 constexpr int BLOCKS = sizeof(T) > 4 ? 1 : 2;
-
-/// One side of a map: features, or results. `scalars` [scalars, rows] and `planes` [blades · channels, rows] are apart or adjacent.
-template <class T>
-struct EquiSide {
-    T *scalars, *planes;
-};
-
-/// Row `index` of a pair of planes; those of the first pair begin with the scalars.
-template <class T>
-GW_DEVICE T* row_of(const EquiSide<T>& side, u32 scalars, u32 channels, u32 pair, u32 index, i64 rows) {
-    if (pair == 0) {
-        if (index < scalars) return side.scalars + index * rows;
-        return side.planes + (index - scalars) * rows;
-    }
-    return side.planes + static_cast<i64>(2 * channels * pair + index) * rows;
-}
-
-/// Pairs of planes, and tiles of their matrices' sides, as blocks number them: those of the first pair, then those of the others.
-struct PairTiles {
-    u32 pair, tile;
-
-    GW_DEVICE PairTiles(u32 number, u32 of_first, u32 of_others) {
-        const bool first = number < of_first;
-        pair = first ? 0 : 1 + (number - of_first) / of_others;
-        tile = first ? number : (number - of_first) % of_others;
-    }
-};
-
-GW_DEVICE u32 tiles_of(u32 size, u32 tile) { return (size + tile - 1) / tile; }
 
 /// Whether elements of type T are copied without waiting for them.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -81,59 +52,6 @@ GW_DEVICE void await_staged() {
     }
 }
 
-/// Part of a matrix whose elements come from one place: scalars or a plane of results by scalars or a plane of features. The element of
-/// line r and column c in it is `factor` times that at `at` + r · line + c · column, zero where `at` is null, and further entries of the
-/// maps, from `next` to before `end`, at the same coefficients.
-template <class T>
-struct Region {
-    const T* at;
-    u32 line, column;
-    Compute<T> factor;
-    u32 next, end;
-};
-
-/// Regions by kind of line and of column: 0 for scalars, 1 and 2 for the planes of the pair.
-constexpr int KINDS = 3;
-
-/// The region of lines of kind `down`, results, and of columns of kind `across`, features, of a pair.
-template <class T>
-GW_DEVICE Region<T> region_of(const EquiSizes& size, const EquiParameters<const T>& from, const EquiEntries& entries, u32 pair, u32 down,
-                              u32 across) {
-    Region<T> region{nullptr, 0, 0, 1, 0, 0};
-    if (down > 0 && across > 0) {
-        const u32 cell = 4 * pair + 2 * (down - 1) + across - 1;
-        region.next = static_cast<u32>(entries.cell_first[cell]);
-        region.end = static_cast<u32>(entries.cell_first[cell + 1]);
-        region.line = size.channels_in * size.maps, region.column = size.maps;
-        if (region.next < region.end) {
-            region.at = from.weight + static_cast<u32>(entries.of_cells[2 * region.next]);
-            region.factor = Compute<T>(entries.of_cells[2 * region.next + 1]);
-            ++region.next;
-        }
-    } else if (down > 0) {
-        if (from.to_planes != nullptr && down - 1 < size.mixed) region.at = from.to_planes + (down - 1) * size.scalars_in;
-        region.line = size.mixed * size.scalars_in, region.column = 1;
-    } else if (across > 0) {
-        if (from.to_scalars != nullptr && across - 1 < size.mixed) region.at = from.to_scalars + (across - 1);
-        region.line = size.mixed * size.channels_in, region.column = size.mixed;
-    } else {
-        region.at = from.between;
-        region.line = size.scalars_in, region.column = 1;
-    }
-    return region;
-}
-
-/// A line or column of a pair's matrix: its kind, and its number among those of this kind.
-struct Part {
-    u32 kind, number;
-
-    GW_DEVICE Part(u32 index, u32 scalars, u32 channels) {
-        const u32 after = scalars + channels;
-        kind = index < scalars ? 0 : index < after ? 1 : 2;
-        number = index < scalars ? index : index < after ? index - scalars : index - after;
-    }
-};
-
 /// The sums over the groups in order, of each of which `parts` has a tile [LINES, WIDTH]: calls write(line, place in it, sum) for all.
 template <int WIDTH, class C, class F>
 GW_DEVICE void sum_groups(const C* parts, const F& write) {
@@ -149,8 +67,8 @@ GW_DEVICE void sum_groups(const C* parts, const F& write) {
 /// Results of the map, with what is added; or with `transposed` the gradient of the features from that of the results. blockIdx.x is a
 /// tile of rows, blockIdx.y one of a pair's results. THREADS threads.
 template <class T>
-GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>& from, const double* table, i32 transposed,
-                            const EquiSide<const T>& features, const EquiSide<T>& results, i64 rows) {
+GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>& from, const EquiCells& cells, const double* table,
+                            i32 transposed, const EquiSide<const T>& features, const EquiSide<T>& results, i64 rows) {
     using C = Compute<T>;
     constexpr u32 DEPTH = PRODUCT_DEPTH<C>, PITCH = DEPTH + 4;
     static_assert(DEPTH % TERMS == 0, "each group has as many terms");
@@ -161,13 +79,22 @@ GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>&
     C* const matrix = shared;
     C* const values = shared + LINES * PITCH;
     const EquiSizes& size = places.size;
-    const EquiEntries entries(table, size);
     const u32 all_in = transposed ? size.scalars_out : size.scalars_in, channels_in = transposed ? size.channels_out : size.channels_in;
     const u32 all_out = transposed ? size.scalars_in : size.scalars_out, channels_out = transposed ? size.channels_in : size.channels_out;
     const PairTiles at(blockIdx.y, tiles_of(all_out + 2 * channels_out, LINES), tiles_of(2 * channels_out, LINES));
     // Scalars belong to the first pair.
     const u32 scalars_in = at.pair == 0 ? all_in : 0, scalars_out = at.pair == 0 ? all_out : 0;
     const u32 height = scalars_out + 2 * channels_out, depth = scalars_in + 2 * channels_in;
+    if (threadIdx.x < KINDS * KINDS) {
+        const u32 kind = threadIdx.x / KINDS, other = threadIdx.x % KINDS;
+        const u32 of_results = transposed ? other : kind, of_features = transposed ? kind : other;
+        Region<T> region = whole_region_of(size, from, cells, table, at.pair, of_results, of_features);
+        if (transposed) {
+            const u32 step = region.line;
+            region.line = region.column, region.column = step;
+        }
+        regions[threadIdx.x] = region;
+    }
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const i64 column = static_cast<i64>(blockIdx.x) * ROWS + lane;
     // Lanes go along the parameters: their rows are terms of results, and lines of the gradient of features.
@@ -186,19 +113,8 @@ GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>&
             const T* const row = row_of(features, all_in, channels_in, at.pair, there ? begin + k : 0, rows);
             stage(values[k * ROW_PITCH + lane], row + (there ? column : 0), there);
         }
-        // While features are on their way.
-        if (begin == 0) {
-            if (threadIdx.x < KINDS * KINDS) {
-                const u32 kind = threadIdx.x / KINDS, other = threadIdx.x % KINDS;
-                Region<T> region = region_of(size, from, entries, at.pair, transposed ? other : kind, transposed ? kind : other);
-                if (transposed) {
-                    const u32 step = region.line;
-                    region.line = region.column, region.column = step;
-                }
-                regions[threadIdx.x] = region;
-            }
-            __syncthreads();
-        }
+        // Before regions are read.
+        if (begin == 0) __syncthreads();
         bool is_plain = true;
 #pragma unroll 1
         for (u32 k = first_term; k < terms; k += 32) {
@@ -212,6 +128,7 @@ GW_DEVICE void equi_product(const Places& places, const EquiParameters<const T>&
         await_staged<T>();
         // Elements with a factor, or of several entries. Each thread has copied its own.
         if (!is_plain) {
+            const EquiEntries entries(table, size);
 #pragma unroll 1
             for (u32 k = first_term; k < terms; k += 32) {
                 if (down >= height || begin + k >= depth) continue;
@@ -344,14 +261,14 @@ GW_DEVICE void equi_outer(const Places& places, const EquiSide<const T>& feature
 }
 
 #define GW_KERNELS(T, NAME)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS<T>) gw_equi_product_##NAME(                                      \
-        EquiSizes size, EquiParameters<const T> from, const double* table, i32 transposed, EquiSide<const T> features,   \
-        EquiSide<T> results, i64 rows) {                                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS<T>) gw_equi_product_##NAME(                             \
+        EquiSizes size, EquiParameters<const T> from, const EquiCells cells, const double* table, i32 transposed,        \
+        EquiSide<const T> features, EquiSide<T> results, i64 rows) {                                                     \
         begin_kernel();                                                                                                  \
-        equi_product<T>({size}, from, table, transposed, features, results, rows);                                       \
+        equi_product<T>({size}, from, cells, table, transposed, features, results, rows);                                \
     }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS<T>) gw_equi_outer_##NAME(                                        \
-        EquiSizes size, EquiSide<const T> features, EquiSide<const T> grad, T* first, T* others, T* bias, i64 rows) {     \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS<T>) gw_equi_outer_##NAME(                               \
+        EquiSizes size, EquiSide<const T> features, EquiSide<const T> grad, T* first, T* others, T* bias, i64 rows) {    \
         begin_kernel();                                                                                                  \
         equi_outer<T>({size}, features, grad, first, others, bias, rows);                                                \
     }
