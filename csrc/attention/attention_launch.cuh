@@ -7,6 +7,8 @@
 
 namespace attention_simt {
 constexpr int THREADS = 256;
+/// Threads that share a row of delta.
+constexpr int DELTA_GROUP = 8;
 /// Tokens of a tile for sums of so many bytes.
 GW_HOST_DEVICE constexpr int rows(int backward, int size) { return backward == 0 && size == 4 ? 32 : 16; }
 /// Elements of so many tiles, and of the weights.

@@ -356,19 +356,26 @@ struct AttentionSimt {
     }
 };
 
-/// delta = Σ out·grad of each row, one warp per row.
+/// delta = Σ out·grad of each row, by a group of DELTA_GROUP threads.
 template <class T>
 GW_DEVICE void attention_delta(const Attention& p, i64 rows) {
     using C = Compute<T>;
-    const int lane = threadIdx.x % 32;
-    for (i64 row = thread_index() / 32; row < rows; row += thread_count() / 32) {
-        const i64 query = row % p.queries, head = row / p.queries % p.heads, batch = row / p.queries / p.heads;
+    constexpr int GROUP = attention_simt::DELTA_GROUP;
+    const int lane = threadIdx.x % GROUP;
+    const u32 threads = ((1u << GROUP) - 1) << (threadIdx.x % 32 / GROUP * GROUP);
+    // Quotients of 64 bits take longer than the rest of a row.
+    const bool is_small = rows <= 0xffffffffll;
+    for (i64 row = thread_index() / GROUP; row < rows; row += thread_count() / GROUP) {
+        const i64 above = is_small ? static_cast<u32>(row) / static_cast<u32>(p.queries) : row / p.queries;
+        const i64 batch = is_small ? static_cast<u32>(above) / static_cast<u32>(p.heads) : above / p.heads;
+        const i64 query = row - above * p.queries, head = above - batch * p.heads;
         const T* const out = part(static_cast<const T*>(p.out), p.out_steps, batch, head) + query * p.out_steps.token;
         const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, batch, head) + query * p.grad_steps.token;
         double sum = 0;
-        for (i64 i = lane; i < p.values; i += 32) sum += static_cast<double>(widen(out[i])) * widen(grad[i]);
+#pragma unroll 4
+        for (i64 i = lane; i < p.values; i += GROUP) sum += static_cast<double>(widen(out[i])) * widen(grad[i]);
 #pragma unroll
-        for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+        for (int offset = GROUP / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(threads, sum, offset);
         if (lane == 0) static_cast<C*>(p.delta)[row] = static_cast<C>(sum);
     }
 }

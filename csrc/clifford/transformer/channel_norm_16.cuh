@@ -61,10 +61,17 @@ GW_DEVICE void write(const SixteenPlanes& planes, T* base, int i, Compute<T> val
     *reinterpret_cast<T*>(reinterpret_cast<char*>(base) + planes.offset[i]) = narrow<T>(value);
 }
 
-/// Adds each of N values up over the threads of a row: both of a warp, then over the warps. Each call has scratch of its own.
+/// Scratch of a sum over the threads of a row, for N values at once. Rows of warps begin in different banks for the threads that add them up.
+constexpr int PITCH = ROWS + 4;
 template <int N, class C, int WARPS>
-GW_DEVICE void row_sums(C (&values)[N], C (&scratch)[N][WARPS][ROWS]) {
+using Scratch = C[N][WARPS][PITCH];
+
+/// Adds each of N values up over the threads of a row: both of a warp, then over the warps, in the same order everywhere. Of many warps
+/// eight threads add up the sums of a row, which costs a barrier; of few each thread does. Each call has scratch of its own.
+template <int N, class C, int WARPS>
+GW_DEVICE void row_sums(C (&values)[N], Scratch<N, C, WARPS>& scratch) {
     static_assert(2 * ROWS == 32, "a warp has two threads of each row");
+    constexpr u32 GROUP = 8, MANY = 8;
     const u32 warp_of_thread = threadIdx.y / 2, warps = blockDim.y / 2;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -73,6 +80,23 @@ GW_DEVICE void row_sums(C (&values)[N], C (&scratch)[N][WARPS][ROWS]) {
         values[n] = 0;
     }
     __syncthreads();
+    if (warps > MANY) {
+        const u32 thread = threadIdx.y * ROWS + threadIdx.x, own = thread % GROUP;
+        // Four sums for each warp, so that all threads of a warp have one or none.
+        for (u32 task = thread / GROUP; task < N * ROWS; task += warps * 32 / GROUP) {
+            C(&parts)[WARPS][PITCH] = scratch[task / ROWS];
+            const u32 row = task % ROWS;
+            C sum = 0;
+            for (u32 warp = own; warp < warps; warp += GROUP) sum += parts[warp][row];
+#pragma unroll
+            for (u32 offset = GROUP / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+            if (own == 0) parts[0][row] = sum;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int n = 0; n < N; ++n) values[n] = scratch[n][0][threadIdx.x];
+        return;
+    }
 #pragma unroll 4
     for (u32 warp = 0; warp < warps; ++warp) {
 #pragma unroll
@@ -173,10 +197,10 @@ struct Scales {
 
     Scales() = default;
     template <class Scalars, int WARPS>
-    GW_DEVICE Scales(const SixteenPlanes& planes, const Scalars& own, C norms, C (&first)[2][WARPS][ROWS], C (&second)[1][WARPS][ROWS]) {
+    GW_DEVICE Scales(const SixteenPlanes& planes, const Scalars& own, C norms, Scratch<2, C, WARPS>& first, Scratch<1, C, WARPS>& second) {
         C sums[2] = {norms, 0};
         own.each([&](C value) { sums[1] += value; });
-        row_sums(sums, first);
+        row_sums<2>(sums, first);
         mean = quotient(sums[0], C(planes.channels));
         const C least = C(planes.epsilon), count = C(planes.scalars > 0 ? planes.scalars : 1);
         // NaN stays NaN.
@@ -184,7 +208,7 @@ struct Scales {
         scalar_mean = quotient(sums[1], count);
         C squares[1] = {0};
         own.each([&](C value) { squares[0] += (value - scalar_mean) * (value - scalar_mean); });
-        row_sums(squares, second);
+        row_sums<1>(squares, second);
         scalar_inverse = inverse_root(quotient(squares[0], count) + C(1e-5));
     }
 };
@@ -211,7 +235,8 @@ GW_DEVICE void norm(const SixteenPlanes& planes, const T* __restrict__ x, const 
                     const T* __restrict__ scalar_gains, T* __restrict__ out) {
     using C = Compute<T>;
     constexpr int WARPS = most(sizeof(T)) / 2;
-    __shared__ C first_scratch[2][WARPS][ROWS], second_scratch[1][WARPS][ROWS];
+    __shared__ Scratch<2, C, WARPS> first_scratch;
+    __shared__ Scratch<1, C, WARPS> second_scratch;
     const Place<IS_GATED> place(planes);
     const T* const own = x + place.read();
     const OwnScalars<T, IS_GATED> scalars(own, place.rows, planes.scalars);
@@ -269,7 +294,9 @@ GW_DEVICE void norm_backward(const SixteenPlanes& planes, const T* __restrict__ 
                              Compute<T>* __restrict__ partial) {
     using C = Compute<T>;
     constexpr int WARPS = most(sizeof(T)) / 2;
-    __shared__ C first_scratch[2][WARPS][ROWS], second_scratch[1][WARPS][ROWS], third_scratch[3][WARPS][ROWS];
+    __shared__ Scratch<2, C, WARPS> first_scratch;
+    __shared__ Scratch<1, C, WARPS> second_scratch;
+    __shared__ Scratch<3, C, WARPS> third_scratch;
     const Place<IS_GATED> place(planes);
     const T* const own = x + place.read();
     const T* const upstream = grad + place.read();
@@ -343,7 +370,7 @@ GW_DEVICE void norm_backward(const SixteenPlanes& planes, const T* __restrict__ 
             const C gradient = scalar(s, normal);
             add_up(gradient * scalar_gain(s), normal);
         }
-        row_sums(sums, third_scratch);
+        row_sums<3>(sums, third_scratch);
         // The derivative of the scale, by way of the mean of the norms.
         through_mean = by.mean < C(planes.epsilon) ? C(0) : -sums[0] * by.scale / (by.mean * C(planes.channels));
         const C count = C(planes.scalars > 0 ? planes.scalars : 1);

@@ -10,6 +10,7 @@ use crate::{
         fill,
         index::{Index, Resident},
     },
+    csrc::attention_simt::DELTA_GROUP,
     runtime::cuda::{Args, Buffer, Grid, Kernel},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
@@ -356,9 +357,9 @@ pub(super) fn backward_into(
         let args = Args::new().value(&launch.parameters).size(rows);
         let kernel = Kernel::new("attention_delta", grad.dtype());
         // SAFETY: 1: output and gradient have the shape of the queries and rows of adjacent elements (`check_backward`, `rows`), and there
-        // is a number for each of so many rows. 2: `delta` is new. 3: linear, a warp for each row; the kernel strides. 4: the arrays live
+        // is a number for each of so many rows. 2: `delta` is new. 3: linear, a group of threads for each row; the kernel strides. 4: the arrays live
         // in this function or are borrowed.
-        unsafe { device.launch(NAME, kernel, Grid::linear(32 * rows), args)? };
+        unsafe { device.launch(NAME, kernel, Grid::linear(DELTA_GROUP * rows), args)? };
         launch.run(Pass::BackwardQ)?;
     }
     // Without queries the gradients of keys and values still exist: they are zeros.
