@@ -8,7 +8,7 @@ use cases::{Case, check, fused, one_of};
 use common::{for_all, launched};
 use gradewise_kernels::{
     Array, Compute, DType, Device, Index, debug,
-    ops::{self, Attention, AttentionOptions},
+    ops::{self, AttentionOptions},
 };
 use rand::RngExt;
 
