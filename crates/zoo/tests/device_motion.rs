@@ -32,7 +32,7 @@ fn steps_on_a_device_are_those_of_the_host() {
             assert!(far < 1e-9, "{thermostat:?}: {far:e}");
             assert_eq!(found.step, STEPS);
             assert_eq!(state.heat == 0.0, thermostat == Thermostat::Nve);
-            assert!(searches > 2 && device.neighbours().searches() == searches, "{searches} searches");
+            assert!(searches > 2 && device.searches() == searches, "{searches} searches");
             let own = device.labels().unwrap().unwrap();
             assert_eq!(own.stress.is_some(), frame.repeats_in_space());
             for (a, b) in own.numbers().iter().zip(labels.numbers()) {

@@ -109,7 +109,7 @@ pub fn taken_up_again<'a>(
 ) -> DeviceSimulation<'a> {
     let state = before.simulation().unwrap().state().clone();
     let mut neighbours = SkinList::new(CUTOFF, SKIN).unwrap();
-    neighbours.search(before.neighbours().searched_at(), frame.cell.as_ref()).unwrap();
+    neighbours.search(&before.searched_at().unwrap(), frame.cell.as_ref()).unwrap();
     let interaction = Interaction { models, placement: place.clone(), neighbours, room: before.room() };
     let motion = Simulation::resume(dynamics, &frame.numbers, state).unwrap();
     DeviceSimulation::new(motion, &frame.numbers, frame.cell, interaction).unwrap()
