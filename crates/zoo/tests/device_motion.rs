@@ -43,6 +43,21 @@ fn steps_on_a_device_are_those_of_the_host() {
 }
 
 #[test]
+fn a_list_of_pairs_grows_where_atoms_come_together() {
+    let models = [potential(Rank::Two, CoreRepulsion::None, &place(), 3)];
+    let (frame, motion) = collapse(&models[0], &place());
+    let mut device = on_device(&models, &frame, motion.clone(), &place());
+    let (state, _, searches) = on_host(&models[0], &frame, motion, STEPS);
+    let room = device.room();
+    for _ in 0..STEPS {
+        device.step().unwrap();
+    }
+    assert!(device.room() > room && device.searches() == searches, "{room}, {}", device.room());
+    let far = distance(&state, device.simulation().unwrap().state());
+    assert!(far < 1e-9, "{far:e}");
+}
+
+#[test]
 fn a_motion_that_goes_on_has_the_bits_of_one_that_never_stopped() {
     for thermostat in [NVE, LANGEVIN] {
         let frame = system(4, [true; 3]);
