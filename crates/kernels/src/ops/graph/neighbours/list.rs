@@ -24,7 +24,7 @@ pub struct NeighbourList {
 
 enum Place {
     Host { images: Vec<[i32; 3]>, searches: usize },
-    Device(DeviceSearch),
+    Device(Box<DeviceSearch>),
 }
 
 /// Why a search found no list; the list is then that of the search before.
@@ -134,7 +134,11 @@ impl NeighbourList {
             }
             Device::Cuda(cuda) => {
                 let index = || Index::written_by_kernels(&last, atoms, cuda);
-                (index()?, index()?, Place::Device(DeviceSearch::new(cuda, &search, atoms, room, far)?))
+                (
+                    index()?,
+                    index()?,
+                    Place::Device(Box::new(DeviceSearch::new(cuda, &search, atoms, room, far)?)),
+                )
             }
         };
         Ok(Self { search, cutoff, atoms, room, receivers, senders, shifts, searched, numbers, place })
@@ -149,7 +153,7 @@ impl NeighbourList {
         self.search_if(positions, None)
     }
 
-    /// The same where an atom is farther than `distance` from where it was at the last search; otherwise the list stays as it is. On a CUDA
+    /// The same where an atom is at least `distance` from where it was at the last search; otherwise the list stays as it is. On a CUDA
     /// device the device decides, at each replay of a graph.
     ///
     /// # Errors
