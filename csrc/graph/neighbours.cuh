@@ -79,6 +79,7 @@ GW_DEVICE double plus(double a, double b) { return __dadd_rn(a, b); }
 GW_DEVICE double sum_of_products(double a, double b, double c, double x, double y, double z) {
     return plus(plus(times(a, x), times(b, y)), times(c, z));
 }
+GW_DEVICE double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
 GW_DEVICE double square_of(const double (&x)[3]) { return sum_of_products(x[0], x[1], x[2], x[0], x[1], x[2]); }
 
 /// The sum of so many of each vector, along an axis.
@@ -146,7 +147,7 @@ GW_DEVICE Measures measured(const T* x, const T* searched, const Box& box, i64 a
             own.of[1 + k] = own.of[4 + k] = fraction;
         }
         const double moved = square_of(before);
-        own.of[0] = moved == moved ? moved : 1e300;
+        own.of[0] = moved == moved ? moved : infinity();
         all.take(own);
     }
     return all;
@@ -212,7 +213,7 @@ GW_DEVICE void begin(const Measures& measures, const Box& box, const Scratch& ow
         own.report[4] = measures.of[0];
         if (state.searches_now) {
             lay_out(measures, box, state, atoms);
-            state.closest = 0x7ff0000000000000ull;
+            state.closest = static_cast<u64>(__double_as_longlong(infinity()));
             state.faults = 0;
         }
     }
@@ -421,7 +422,7 @@ GW_DEVICE void count_pairs(const T* x, const Box& box, const Scratch& own, i64 a
     for (i64 slot = warp_index(); slot < atoms; slot += warp_count()) {
         const Receiver receiver = receiver_at(slot, x, own, atoms);
         u32 count = 0;
-        double closest = 1e300;
+        double closest = infinity();
         each_near(receiver, x, box, own, atoms, [&](bool is_pair, u32, const i32 (&)[3], double square) {
             count += __popc(__ballot_sync(0xffffffffu, is_pair));
             if (is_pair) closest = fmin(closest, square);
