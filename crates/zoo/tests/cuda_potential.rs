@@ -172,10 +172,30 @@ fn captured_steps_of_a_motion_have_the_bits_of_eager_ones_and_go_on_with_them(de
     }
 }
 
+fn a_captured_list_grows_where_atoms_come_together(device: &CudaDevice) {
+    for (dtype, tolerance) in [(DType::F64, 1e-8), (DType::F32, 2e-3)] {
+        let [here, there] = places(device, dtype);
+        let [model, other] = [&here, &there].map(|place| potential(Rank::Two, CoreRepulsion::None, place, 3));
+        let (frame, motion) = collapse(&model, &here);
+        let models = [other];
+        let mut captured = on_device(&models, &frame, motion.clone(), &there).capture(Capture::Required);
+        let (state, _, searches) = on_host(&model, &frame, motion, 60);
+        let room = captured.room();
+        for _ in 0..60 {
+            captured.step().unwrap();
+        }
+        assert!(captured.room() > room);
+        assert!(dtype == DType::F32 || captured.searches() == searches, "{searches}");
+        let far = distance(&state, captured.simulation().unwrap().state());
+        assert!(far < tolerance, "{dtype}: {far:e}");
+    }
+}
+
 gradewise_testing::main!(
     energies_forces_and_stresses_are_those_of_the_host,
     captured_training_has_the_bits_of_eager_training,
     the_host_takes_the_same_steps,
     a_motion_is_that_of_the_host,
+    a_captured_list_grows_where_atoms_come_together,
     captured_steps_of_a_motion_have_the_bits_of_eager_ones_and_go_on_with_them,
 );

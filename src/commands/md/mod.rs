@@ -242,7 +242,7 @@ impl Md {
 }
 
 fn save(folder: &mut MotionFolder, saved: &mut Saved, motion: &Motion<'_>) -> Result<()> {
-    saved.searched = motion.searched_at().to_vec();
+    saved.searched = motion.searched_at()?;
     saved.room = motion.room();
     saved.state = motion.simulation()?.state().clone();
     folder.save(saved.clone())

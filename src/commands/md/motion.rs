@@ -106,18 +106,21 @@ impl<'a> Motion<'a> {
     }
 
     /// Where neighbours were sought last.
-    pub fn searched_at(&self) -> &[Vector] {
-        match self {
-            Self::Host(host) => host.calculator.neighbours().searched_at(),
-            Self::Device(device) => device.neighbours().searched_at(),
-        }
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn searched_at(&self) -> Result<Vec<Vector>> {
+        Ok(match self {
+            Self::Host(host) => host.calculator.neighbours().searched_at().to_vec(),
+            Self::Device(device) => device.searched_at()?,
+        })
     }
 
     /// How often neighbours were sought.
     pub fn searches(&self) -> usize {
         match self {
             Self::Host(host) => host.calculator.neighbours().searches(),
-            Self::Device(device) => device.neighbours().searches(),
+            Self::Device(device) => device.searches(),
         }
     }
 

@@ -23,7 +23,7 @@ use std::{
 pub struct Index(Arc<Inner>);
 
 struct Inner {
-    /// `None` until something on the host asks for the indices of a [`borrowed`](Index::borrow) list.
+    /// `None` until something on the host asks for the indices of a [`borrowed`](Index::borrow) list, and always of one that kernels write.
     lists: RwLock<Option<Arc<Lists>>>,
     length: usize,
     bound: usize,
@@ -31,6 +31,8 @@ struct Inner {
     resident: Option<Resident>,
     /// Whether [`Index::overwrite`] is refused.
     constant: bool,
+    /// Whether kernels change the list in the device's memory, so that the host knows nothing of it.
+    is_written_by_kernels: bool,
     /// [Parts](Index::parts) on which captured work relies; 0 for none.
     relied_on: AtomicUsize,
     reciprocals: Mutex<Vec<(DType, Array)>>,
@@ -166,6 +168,7 @@ impl Index {
             device: Device::Cuda(device.clone()),
             resident: Some(resident),
             constant: true,
+            is_written_by_kernels: false,
             relied_on: AtomicUsize::new(0),
             reciprocals: Mutex::default(),
         })))
@@ -195,6 +198,23 @@ impl Index {
         }
     }
 
+    /// A list whose memory on the device kernels of this crate write, beginning with these indices. The host reads it when it is asked to.
+    pub(crate) fn written_by_kernels(values: &[usize], bound: usize, device: &CudaDevice) -> Result<Self> {
+        const NAME: &str = "Index::written_by_kernels";
+        let lists = Lists::checked(values, bound)?;
+        Ok(Self(Arc::new(Inner {
+            length: lists.values.len(),
+            resident: Some(Resident::new(device, NAME, &lists, bound)?),
+            lists: RwLock::new(None),
+            bound,
+            device: Device::Cuda(device.clone()),
+            constant: false,
+            is_written_by_kernels: true,
+            relied_on: AtomicUsize::new(0),
+            reciprocals: Mutex::default(),
+        })))
+    }
+
     fn of(lists: Lists, bound: usize, device: &Device, constant: bool) -> Result<Self> {
         let resident = match device {
             Device::Cpu => None,
@@ -207,6 +227,7 @@ impl Index {
             device: device.clone(),
             resident,
             constant,
+            is_written_by_kernels: false,
             relied_on: AtomicUsize::new(0),
             reciprocals: Mutex::default(),
         })))
@@ -279,7 +300,9 @@ impl Index {
         if let Some(resident) = &self.0.resident {
             resident.write(NAME, &lists, self.bound())?;
         }
-        *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = Some(lists);
+        if !self.0.is_written_by_kernels {
+            *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = Some(lists);
+        }
         for (dtype, known) in self.0.reciprocals.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             let current = self.reciprocals(*dtype, &Device::Cpu)?;
             match self.device() {
@@ -290,7 +313,8 @@ impl Index {
         Ok(true)
     }
 
-    /// 1 / (how often each value occurs), or 1 for a value that does not: `[bound]` in `dtype`, computed once.
+    /// 1 / (how often each value occurs), or 1 for a value that does not: `[bound]` in `dtype`, computed once; of a list that kernels
+    /// write, at each call, by the host.
     ///
     /// # Errors
     /// If the device has no memory.
@@ -300,6 +324,9 @@ impl Index {
             return Ok(array.clone());
         }
         let array = self.reciprocals(dtype, self.device())?;
+        if self.0.is_written_by_kernels {
+            return Ok(array);
+        }
         known.push((dtype, array.clone()));
         Ok(array)
     }
@@ -331,6 +358,9 @@ impl Index {
             resident.values.read(0, bytemuck::cast_slice_mut(&mut values), "Index::to_vec")?;
         }
         let lists = Arc::new(Lists::new(values));
+        if self.0.is_written_by_kernels {
+            return Ok(lists);
+        }
         *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         Ok(lists)
     }

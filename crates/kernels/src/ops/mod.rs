@@ -25,8 +25,8 @@ pub use attention::{
     rotary,
 };
 pub use graph::{
-    concat_segment_mean, edge_difference, gather, index_select, net_inflow, net_inflow_onto, scatter_add,
-    segment_spread, segment_sum,
+    concat_segment_mean, edge_difference, gather, index_select, neighbours, net_inflow, net_inflow_onto,
+    scatter_add, segment_spread, segment_sum,
 };
 pub use loss::{
     CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward, mean_squared_error,

@@ -65,6 +65,21 @@ pub fn begin(model: &Potential, frame: &Frame, thermostat: Thermostat, place: &P
     Simulation::start(dynamics, &frame.numbers, frame.positions.clone(), labels, 900.0).unwrap()
 }
 
+/// Atoms that come together, so that pairs become more than a list has room for.
+pub fn collapse(model: &Potential, place: &Placement) -> (Frame, Simulation) {
+    let lattice = |k: usize| [k % 3, k / 3 % 2, k / 6].map(|x| 3.4 * x as f64 + 0.05 * (k % 5) as f64);
+    let positions: Vec<Vector> = (0..12).map(lattice).collect();
+    let numbers = (0..12).map(|k| [6, 8, 14][k % 3]).collect();
+    let frame = Frame { numbers, positions: positions.clone(), ..Frame::default() };
+    let mut list = SkinList::new(CUTOFF, SKIN).unwrap();
+    let labels = labels(model, &frame, &positions, &mut list, place).unwrap();
+    let velocities = positions.iter().map(|x| x.map(|x| -0.02 * x)).collect();
+    let (potential, forces) = (labels.energy, labels.forces);
+    let state = State { step: 0, positions, velocities, forces, potential, heat: 0.0 };
+    let dynamics = Dynamics { dt: 0.5, thermostat: NVE, seed: 11 };
+    (frame.clone(), Simulation::resume(dynamics, &frame.numbers, state).unwrap())
+}
+
 /// A motion step by step on the host, the labels at its end, and how often neighbours were sought.
 pub fn on_host(
     model: &Potential,
@@ -109,7 +124,7 @@ pub fn taken_up_again<'a>(
 ) -> DeviceSimulation<'a> {
     let state = before.simulation().unwrap().state().clone();
     let mut neighbours = SkinList::new(CUTOFF, SKIN).unwrap();
-    neighbours.search(before.neighbours().searched_at(), frame.cell.as_ref()).unwrap();
+    neighbours.search(&before.searched_at().unwrap(), frame.cell.as_ref()).unwrap();
     let interaction = Interaction { models, placement: place.clone(), neighbours, room: before.room() };
     let motion = Simulation::resume(dynamics, &frame.numbers, state).unwrap();
     DeviceSimulation::new(motion, &frame.numbers, frame.cell, interaction).unwrap()

@@ -6,9 +6,7 @@
 //! forces share.
 
 use super::{
-    EnergyUnit, ForceUnit, Frame, LengthUnit, Neighbours, Units, Vector,
-    elements::radius,
-    frame::{Cell, dot},
+    Cell, EnergyUnit, ForceUnit, Frame, LengthUnit, Neighbours, Units, Vector, elements::radius, frame::dot,
 };
 use gradewise_nn::choice::Choice;
 

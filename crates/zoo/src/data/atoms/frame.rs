@@ -1,49 +1,13 @@
 //! Atoms at one moment, with what is known of their energy.
 
 use super::elements::{self, symbol};
+use gradewise_kernels::ops::neighbours::Cell;
 use gradewise_nn::{Result, symmetry::Isometry};
 
 /// Vectors in space.
 pub type Vector = [f64; 3];
 /// Atoms nearer than this, in Å, are refused as being one atom twice.
 pub const COINCIDENT: f64 = 0.1;
-
-/// A cell that repeats along some of its vectors.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Cell {
-    /// The vectors a, b and c as rows, in Å.
-    pub vectors: [Vector; 3],
-    /// Whether the system repeats along each.
-    pub periodic: [bool; 3],
-}
-
-impl Cell {
-    /// A cell that repeats along all of its vectors.
-    pub fn periodic(vectors: [Vector; 3]) -> Self {
-        Self { vectors, periodic: [true; 3] }
-    }
-
-    /// The volume, in Å³.
-    pub fn volume(&self) -> f64 {
-        let [a, b, c] = self.vectors;
-        dot(cross(a, b), c).abs()
-    }
-
-    /// The sum of `images[k]` times vector k.
-    pub fn shift(&self, images: [i32; 3]) -> Vector {
-        std::array::from_fn(|axis| (0..3).map(|k| f64::from(images[k]) * self.vectors[k][axis]).sum::<f64>())
-    }
-
-    /// Why the vectors span no cell, if they do not: numbers that are not finite, or three vectors (nearly) in a plane.
-    pub fn fault(&self) -> Option<String> {
-        if self.vectors.as_flattened().iter().any(|x| !x.is_finite()) {
-            return Some(format!("its lattice {:?} is not finite", self.vectors));
-        }
-        let lengths = self.vectors.map(|vector| dot(vector, vector).sqrt());
-        let flat = self.volume() <= 1e-6 * lengths.iter().product::<f64>();
-        flat.then(|| format!("its lattice {:?} spans no volume", self.vectors))
-    }
-}
 
 /// Atoms at one moment. Energies are in eV, lengths in Å.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -209,10 +173,6 @@ impl Frame {
 
 pub(super) fn dot(a: Vector, b: Vector) -> f64 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-}
-
-pub(super) fn cross(a: Vector, b: Vector) -> Vector {
-    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 }
 
 #[cfg(test)]

@@ -34,10 +34,9 @@ pub struct Interaction<'a> {
 ///
 /// The steps are those of [`Simulation`] (velocity Verlet, or BAOAB with a thermostat), with positions, velocities and forces in f64 on the
 /// device, whatever the dtype of the potential. On a CUDA device the first step is computed operator by operator and then recorded as a
-/// CUDA graph, which every further step replays: one launch, and one read of twelve numbers by which the host sees whether an atom has
-/// moved by half the skin. If so, the host seeks neighbours at the new positions, and a second graph computes the forces again. Lists of
-/// pairs are filled up by pairs beyond the cutoff, which have no effect, to a [room](Self::room) that seldom changes, since graphs have
-/// fixed sizes.
+/// CUDA graph, which every further step replays: one launch, and one read of sixteen numbers. The graph also seeks neighbours, where an
+/// atom has moved by half the skin. Lists of pairs are filled up by pairs beyond the cutoff, which have no effect, to a
+/// [room](Self::room): graphs have fixed sizes. Where there are more pairs, the host makes a larger list, and the step is recorded again.
 ///
 /// On the CPU the same operators run one by one; [`Simulation::step`] is faster there.
 pub struct DeviceSimulation<'a> {
@@ -49,18 +48,13 @@ pub struct DeviceSimulation<'a> {
     constants: Constants,
     arrays: StepArrays,
     pairs: Pairs,
-    graphs: Option<Graphs>,
+    /// Searches ahead of those that the present list counts.
+    earlier: usize,
+    /// A whole step.
+    graph: Option<CapturedGraph>,
     capture: Capture,
     step: u64,
     status: Option<Status>,
-}
-
-/// Captured work.
-struct Graphs {
-    /// A whole step.
-    step: CapturedGraph,
-    /// Forces at the present positions, and the velocities that follow.
-    forces: CapturedGraph,
 }
 
 impl<'a> DeviceSimulation<'a> {
@@ -90,8 +84,10 @@ impl<'a> DeviceSimulation<'a> {
         }
         let device = &interaction.placement.device;
         let constants = Constants::new(&motion, &interaction.models_reference(numbers)?, device)?;
-        let arrays = StepArrays::new(state, interaction.neighbours.searched_at(), device)?;
+        let arrays = StepArrays::new(state, device)?;
         let pairs = Pairs::new(&system, &interaction.neighbours, &interaction.placement, interaction.room)?;
+        // The list begins with the last of these.
+        let earlier = interaction.neighbours.searches().saturating_sub(1);
         let step = state.step;
         Ok(Self {
             motion,
@@ -100,7 +96,8 @@ impl<'a> DeviceSimulation<'a> {
             constants,
             arrays,
             pairs,
-            graphs: None,
+            earlier,
+            graph: None,
             capture: Capture::default(),
             step,
             status: None,
@@ -121,24 +118,20 @@ impl<'a> DeviceSimulation<'a> {
     /// before the step. With [`Capture::Required`], steps that cannot be captured.
     pub fn step(&mut self) -> Result<()> {
         self.draw_noise()?;
-        match &self.graphs {
-            Some(graphs) => graphs.step.replay()?,
+        match &self.graph {
+            Some(graph) => graph.replay()?,
             None => {
-                self.arrays.move_atoms(&self.constants)?;
+                self.arrays.move_atoms(&self.constants, &mut self.pairs)?;
                 self.evaluate()?;
             }
         }
         let mut status = self.arrays.status()?;
-        let limit = (self.interaction.neighbours.skin() / 2.0).powi(2);
-        if status.moved.is_nan() || status.moved >= limit {
-            if let Err(error) = self.seek() {
+        if status.needs_host() {
+            if let Err(error) = self.make_room() {
                 self.arrays.rewind()?;
                 return Err(error);
             }
-            match &self.graphs {
-                Some(graphs) => graphs.forces.replay()?,
-                None => self.evaluate()?,
-            }
+            self.evaluate()?;
             status = self.arrays.status()?;
         }
         if !status.is_finite() {
@@ -154,7 +147,7 @@ impl<'a> DeviceSimulation<'a> {
         self.step += 1;
         self.status = Some(status);
         match &self.interaction.placement.device {
-            Device::Cuda(cuda) if self.graphs.is_none() && self.capture != Capture::Off => {
+            Device::Cuda(cuda) if self.graph.is_none() && self.capture != Capture::Off => {
                 self.record(&cuda.clone())
             }
             _ => Ok(()),
@@ -194,14 +187,22 @@ impl<'a> DeviceSimulation<'a> {
         self.step
     }
 
-    /// The neighbours that are kept.
-    pub fn neighbours(&self) -> &SkinList {
-        &self.interaction.neighbours
+    /// Where neighbours were sought last, in Å.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn searched_at(&self) -> Result<Vec<Vector>> {
+        Ok(by_atom(&self.pairs.list().searched_at().to_f64_vec()?))
+    }
+
+    /// How often neighbours were sought.
+    pub fn searches(&self) -> usize {
+        self.earlier + self.status.as_ref().map_or(1, |status| status.search.searches)
     }
 
     /// Pairs for which there is room. A motion that goes on with as much has the bits of one that never stopped.
     pub fn room(&self) -> usize {
-        self.pairs.room()
+        self.pairs.list().room()
     }
 
     /// Kernels, copies and fills of a captured step; `None` before one is captured.
@@ -209,7 +210,7 @@ impl<'a> DeviceSimulation<'a> {
     /// # Errors
     /// From the device.
     pub fn node_count(&self) -> Result<Option<usize>> {
-        Ok(self.graphs.as_ref().map(|graphs| graphs.step.node_count()).transpose()?)
+        Ok(self.graph.as_ref().map(CapturedGraph::node_count).transpose()?)
     }
 
     fn evaluate(&mut self) -> Result<()> {
@@ -226,32 +227,28 @@ impl<'a> DeviceSimulation<'a> {
         self.arrays.noise.set(&by_axis(&noise)?)
     }
 
-    /// Seeks neighbours at the present positions.
-    fn seek(&mut self) -> Result<()> {
+    /// Seeks neighbours at the present positions by the host, which says what is wrong with them, or makes a list with more room.
+    fn make_room(&mut self) -> Result<()> {
         let positions = by_atom(&self.arrays.positions.array().to_f64_vec()?);
+        let searches = self.searches();
         let Interaction { neighbours, placement, .. } = &mut self.interaction;
         neighbours.search(&positions, self.system.cell.as_ref())?;
-        self.arrays.searched.set(&by_axis(&positions)?)?;
-        if !self.pairs.update(&self.system, neighbours, placement)? {
-            // Graphs read the old lists.
-            self.graphs = None;
-        }
+        self.pairs = Pairs::new(&self.system, neighbours, placement, self.pairs.list().room())?;
+        self.earlier = searches;
+        // It reads the list of before.
+        self.graph = None;
         Ok(())
     }
 
     fn record(&mut self, cuda: &CudaDevice) -> Result<()> {
         let Self { arrays, constants, pairs, interaction, .. } = self;
         let dtype = interaction.placement.dtype;
-        let forces = |arrays: &mut StepArrays| arrays.evaluate(constants, pairs, interaction.models, dtype);
-        let mut both = || -> Result<Graphs> {
-            let step = captured(cuda, || {
-                arrays.move_atoms(constants)?;
-                forces(arrays)
-            })?;
-            Ok(Graphs { step, forces: captured(cuda, || forces(arrays))? })
-        };
-        match both() {
-            Ok(graphs) => self.graphs = Some(graphs),
+        let recorded = captured(cuda, || {
+            arrays.move_atoms(constants, pairs)?;
+            arrays.evaluate(constants, pairs, interaction.models, dtype)
+        });
+        match recorded {
+            Ok(graph) => self.graph = Some(graph),
             Err(error) if self.capture == Capture::WhenPossible => {
                 tracing::warn!("steps of the motion are not captured, and take longer: {error}");
                 self.capture = Capture::Off;

@@ -5,10 +5,16 @@ use super::{
     pairs::Pairs,
     slot::{Slot, by_atom, by_axis},
 };
-use crate::{data::atoms::Vector, models::Potential};
+use crate::{
+    data::atoms::{COINCIDENT, Vector},
+    models::Potential,
+};
 use gradewise_autograd::{Tensor, concat};
-use gradewise_kernels::{Array, DType, Device};
+use gradewise_kernels::{Array, DType, Device, ops::neighbours::SearchReport};
 use gradewise_nn::Result;
+
+/// Numbers of the report on neighbours, with which a status begins.
+const SEARCH: usize = SearchReport::NUMBERS;
 
 /// What does not change during a motion.
 pub struct Constants {
@@ -70,17 +76,13 @@ pub struct StepArrays {
     half: Slot,
     /// What the thermostat adds to the velocities.
     pub noise: Slot,
-    /// Where neighbours were sought.
-    pub searched: Slot,
-    /// `[1]`: the greatest square of a distance from there, in Å².
-    moved: Slot,
     status: Slot,
 }
 
 /// What the host looks at after each step.
 pub struct Status {
-    /// The greatest square of a distance from where neighbours were sought, in Å².
-    pub moved: f64,
+    /// What came of the last search for neighbours, in Å².
+    pub search: SearchReport,
     /// In eV.
     pub energy: f64,
     /// Their sum, in eV²/Å²: not finite if any of them is.
@@ -90,13 +92,18 @@ pub struct Status {
 }
 
 impl Status {
+    /// Whether the host has to look after the neighbours: there are too many of them, atoms coincide, or a position is not finite.
+    pub fn needs_host(&self) -> bool {
+        self.search.fault.is_some() || self.search.closest < COINCIDENT * COINCIDENT
+    }
+
     pub fn is_finite(&self) -> bool {
         self.energy.is_finite() && self.squared_forces.is_finite()
     }
 }
 
 impl StepArrays {
-    pub fn new(state: &State, searched: &[Vector], device: &Device) -> Result<Self> {
+    pub fn new(state: &State, device: &Device) -> Result<Self> {
         let slot = |vectors: &[Vector]| Slot::new(&by_axis(vectors)?, device);
         let number = |value: f64| Slot::new(&Array::from_slice(&[value], [1], &Device::Cpu)?, device);
         let [x, v, f] = [&state.positions, &state.velocities, &state.forces];
@@ -108,15 +115,13 @@ impl StepArrays {
             before: [slot(x)?, slot(v)?, slot(f)?, number(state.heat)?],
             half: slot(v)?,
             noise: slot(&vec![[0.0; 3]; x.len()])?,
-            searched: slot(searched)?,
-            moved: number(0.0)?,
-            status: Slot::new(&Array::zeros([12], DType::F64, &Device::Cpu)?, device)?,
+            status: Slot::new(&Array::zeros([SEARCH + 11], DType::F64, &Device::Cpu)?, device)?,
         })
     }
 
-    /// The first part of a step: half a kick by the forces, the way of a step with what the thermostat does in its middle, and how far atoms
-    /// are from where neighbours were sought.
-    pub fn move_atoms(&mut self, constants: &Constants) -> Result<()> {
+    /// The first part of a step: half a kick by the forces, the way of a step with what the thermostat does in its middle, and a search for
+    /// neighbours if one is due.
+    pub fn move_atoms(&mut self, constants: &Constants, pairs: &mut Pairs) -> Result<()> {
         let Constants { dt, kept, .. } = *constants;
         let (x, v) = (self.positions.0.clone(), self.velocities.0.clone());
         let now = [&self.positions, &self.velocities, &self.forces, &self.heat];
@@ -135,10 +140,9 @@ impl StepArrays {
                 x.add(&v.mul_scalar(0.5 * dt)?)?
             }
         };
-        let moved = x.sub(&self.searched.0)?.square()?.sum(&[0], true)?.max(&[1], false)?.reshape([1])?;
-        self.moved.set(moved.array())?;
         self.half.set(v.array())?;
-        self.positions.set(x.array())
+        self.positions.set(x.array())?;
+        pairs.follow(&self.positions.0)
     }
 
     /// The second part: energy and forces, the mean over the models, at the positions, and half a kick by them. `dtype` is that of the models.
@@ -170,7 +174,8 @@ impl StepArrays {
         };
         let energy = energy.add_scalar(constants.reference)?.reshape([1])?;
         let squared = forces.square()?.sum_all()?.reshape([1])?;
-        let status = concat(&[&self.moved.0, &energy, &squared, &virial.reshape([9])?], 0)?;
+        let search = Tensor::new(pairs.list().numbers().clone());
+        let status = concat(&[&search, &energy, &squared, &virial.reshape([9])?], 0)?;
         let v = self.half.0.add(&forces.mul(&constants.kick)?)?;
         self.velocities.set(v.array())?;
         self.forces.set(forces.array())?;
@@ -181,8 +186,9 @@ impl StepArrays {
     pub fn status(&self) -> Result<Status> {
         let all = self.status.array().to_f64_vec()?;
         let of = |k: usize| all.get(k).copied().unwrap_or(f64::NAN);
-        let virial = std::array::from_fn(|k| of(3 + k));
-        Ok(Status { moved: of(0), energy: of(1), squared_forces: of(2), virial })
+        let virial = std::array::from_fn(|k| of(SEARCH + 2 + k));
+        let search = SearchReport::of(&all);
+        Ok(Status { search, energy: of(SEARCH), squared_forces: of(SEARCH + 1), virial })
     }
 
     /// The state of before the last [`move_atoms`](Self::move_atoms).

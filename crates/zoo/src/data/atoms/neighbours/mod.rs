@@ -1,22 +1,18 @@
 //! Neighbours within a cutoff, with the images of periodic cells.
 
-mod bins;
 mod skin;
 #[cfg(test)]
 mod tests;
 
 pub use skin::SkinList;
 
-use super::frame::{COINCIDENT, Cell, Vector};
-use bins::Bins;
+use super::frame::{COINCIDENT, Vector};
+use gradewise_kernels::ops::neighbours::{Cell, Pairs};
 use gradewise_nn::{Error, Result};
-use rayon::prelude::*;
 
 const OPERATION: &str = "neighbours";
-/// Atoms whose neighbours one piece of work finds. Pieces depend on the number of atoms alone, so results have one order.
-const PIECE: usize = 512;
 
-/// Ordered pairs of atoms within a cutoff, by receiver. A pair of images counts on its own: in a cell smaller than the cutoff an atom may be
+/// Ordered pairs of atoms within a cutoff, sorted by receiver, sender and images. A pair of images counts on its own: in a cell smaller than the cutoff an atom may be
 /// its own neighbour, and the neighbour of another several times.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Neighbours {
@@ -56,51 +52,17 @@ impl Neighbours {
         if let Some(fault) = cell.and_then(Cell::fault) {
             return Err(refused("cell", fault, "three vectors that span a volume"));
         }
-        let bins = Bins::new(positions, cell, cutoff);
-        let pieces = (0..positions.len().div_ceil(PIECE)).into_par_iter();
-        let found: Vec<Result<Self>> = pieces
-            .map(|piece| {
-                let atoms = piece * PIECE..((piece + 1) * PIECE).min(positions.len());
-                let mut part = Self::default();
-                atoms.into_iter().try_for_each(|atom| part.of_atom(atom, &bins, cutoff))?;
-                Ok(part)
-            })
-            .collect();
-        let found: Vec<Self> = found.into_iter().collect::<Result<_>>()?;
-        let pairs = found.iter().map(Self::len).sum();
-        let mut all = Self {
-            receivers: Vec::with_capacity(pairs),
-            senders: Vec::with_capacity(pairs),
-            images: Vec::with_capacity(pairs),
-        };
-        for part in found {
-            all.receivers.extend(part.receivers);
-            all.senders.extend(part.senders);
-            all.images.extend(part.images);
-        }
-        Ok(all)
-    }
-
-    fn of_atom(&mut self, atom: usize, bins: &Bins, cutoff: f64) -> Result<()> {
-        let mut coincident = None;
-        bins.near(atom, cutoff * cutoff, |sender, images, square| {
-            if sender == atom && images == [0; 3] {
-                return;
+        let Pairs { receivers, senders, images, closest } = Pairs::find(positions, cell, cutoff)?;
+        match closest.filter(|&(_, square)| square < COINCIDENT * COINCIDENT) {
+            None => Ok(Self { receivers, senders, images }),
+            Some((at, square)) => {
+                let (atom, other, distance) = (receivers[at], senders[at], square.sqrt());
+                Err(refused(
+                    "positions",
+                    format!("atoms {atom} and {other} coincide: {distance} Å apart"),
+                    "atoms at least 0.1 Å apart; is a position missing, or the unit of lengths another?",
+                ))
             }
-            if square < COINCIDENT * COINCIDENT {
-                coincident = Some((sender, square.sqrt()));
-            }
-            self.receivers.push(atom as u32);
-            self.senders.push(sender as u32);
-            self.images.push(images);
-        });
-        match coincident {
-            None => Ok(()),
-            Some((other, distance)) => Err(refused(
-                "positions",
-                format!("atoms {atom} and {other} coincide: {distance} Å apart"),
-                "atoms at least 0.1 Å apart; is a position missing, or the unit of lengths another?",
-            )),
         }
     }
 

@@ -1,7 +1,10 @@
 //! Neighbours that are kept while atoms move little.
 
 use super::{Neighbours, OPERATION};
-use crate::data::atoms::frame::{Cell, Vector, dot};
+use crate::data::atoms::{
+    Cell,
+    frame::{Vector, dot},
+};
 use gradewise_nn::{Error, Result};
 
 /// Neighbours within the cutoff along a trajectory. Pairs are sought within the cutoff and a skin, and sought again when an atom has moved by
