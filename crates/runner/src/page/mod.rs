@@ -10,8 +10,8 @@ mod series;
 mod several;
 
 pub use about::{About, Measured, Setting, Sitting};
-pub(crate) use record::figures;
 use record::Record;
+pub(crate) use record::figures;
 
 use crate::{
     error::Result,

@@ -25,6 +25,25 @@ pub struct Bar {
     pub share: Option<f64>,
 }
 
+/// The colours of what is not dark, of bars with a share and of others.
+const PALE: RGBColor = RGBColor(178, 212, 232);
+const NEUTRAL: RGBColor = RGBColor(188, 188, 188);
+
+/// The most letters of a name beside the bars of a column.
+const LETTERS: usize = 27;
+
+/// What stands before and behind a bar; in a column shorter names, and the text up to its first comma.
+fn words(bar: &Bar, paper: Paper) -> (String, String) {
+    if paper == Paper::Screen {
+        return (bar.name.clone(), bar.text.clone());
+    }
+    let name = match bar.name.chars().count() {
+        0..=LETTERS => bar.name.clone(),
+        _ => bar.name.chars().take(LETTERS - 1).chain(['…']).collect(),
+    };
+    (name, bar.text.split(',').next().unwrap_or_default().to_owned())
+}
+
 /// The height of a bar with the space below it, in pixels.
 const ROW: u32 = 26;
 
@@ -47,10 +66,12 @@ pub fn draw(bars: &[Bar], (title, below): (&str, &str), axis: &str, paper: Paper
             root.draw(&Text::new(title.to_owned(), (20, 16), (FONT, 20).into_font().color(&INK)))?;
             root.draw(&Text::new(below.to_owned(), (20, 46), (FONT, 15).into_font().color(&GRAY)))?;
         }
-        let letters = |text: &str| text.chars().count() as u32 * 15 / 2;
-        let names = bars.iter().map(|bar| letters(&bar.name)).max().unwrap_or(0).min(width / 2) + 16;
+        let shown: Vec<(String, String)> = bars.iter().map(|bar| words(bar, paper)).collect();
+        let widest =
+            |of: fn(&(String, String)) -> usize| shown.iter().map(of).max().unwrap_or(0) as u32 * 7 + 16;
+        let names = widest(|(name, _)| name.chars().count());
         // The texts stand behind the bars, the longest of which ends where the axis does.
-        let texts = bars.iter().map(|bar| letters(&bar.text)).max().unwrap_or(0) + 16;
+        let texts = widest(|(_, text)| text.chars().count());
         let (_, body) = root.split_vertically(top);
         let mut chart = ChartBuilder::on(&body)
             .margin_left(12)
@@ -59,18 +80,19 @@ pub fn draw(bars: &[Bar], (title, below): (&str, &str), axis: &str, paper: Paper
             .y_label_area_size(names)
             .build_cartesian_2d(Axis::linear((0.0, longest), paper.ticks(4)), 0.0..bars.len() as f64)?;
         styled(&mut chart.configure_mesh()).disable_y_mesh().y_labels(0).x_desc(axis).draw()?;
-        for (place, bar) in bars.iter().enumerate() {
+        for (place, (bar, (name, behind))) in bars.iter().zip(&shown).enumerate() {
             let middle = bars.len() as f64 - place as f64 - 0.5;
             let ends = |length: f64| [(0.0, middle - 0.36), (length, middle + 0.36)];
-            let color = if bar.share.is_some() { BLUE.mix(0.3) } else { GRAY.mix(0.5) };
+            let color = if bar.share.is_some() { PALE } else { NEUTRAL };
             chart.draw_series([Rectangle::new(ends(bar.length), color.filled())])?;
             if let Some(share) = bar.share {
                 let dark = bar.length * share.clamp(0.0, 1.0);
                 chart.draw_series([Rectangle::new(ends(dark), BLUE.filled())])?;
             }
             let text = |side| (FONT, 15).into_font().color(&INK).pos(Pos::new(side, VPos::Center));
-            let name = EmptyElement::at((0.0, middle)) + Text::new(bar.name.clone(), (-8, 0), text(HPos::Right));
-            let end = EmptyElement::at((bar.length, middle)) + Text::new(bar.text.clone(), (8, 0), text(HPos::Left));
+            let name = EmptyElement::at((0.0, middle)) + Text::new(name.clone(), (-8, 0), text(HPos::Right));
+            let end =
+                EmptyElement::at((bar.length, middle)) + Text::new(behind.clone(), (8, 0), text(HPos::Left));
             chart.plotting_area().draw(&name)?;
             chart.plotting_area().draw(&end)?;
         }
@@ -102,7 +124,9 @@ mod tests {
             let widths: Vec<f64> = svg
                 .split("<rect ")
                 .skip(2)
-                .map(|rect| rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+                .map(|rect| {
+                    rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+                })
                 .collect();
             // The first bar, its dark part, the second bar; pixels are whole.
             let [first, dark, second] = widths[..] else { panic!("{widths:?}") };

@@ -34,7 +34,13 @@ pub fn reliability(points: &[(f64, f64)], title: &str, paper: Paper) -> Drawing 
         return Ok(None);
     }
     let axes = (Axis::linear((0.0, 1.0), 4), Axis::linear((0.0, 1.0), 4));
-    drawn(paper.title(title), axes, RELIABILITY, ("classifier", points.to_vec()), vec![(0.0, 0.0), (1.0, 1.0)])
+    drawn(
+        paper.title(title),
+        axes,
+        RELIABILITY,
+        ("classifier", points.to_vec()),
+        vec![(0.0, 0.0), (1.0, 1.0)],
+    )
 }
 
 /// The axes of [`roc`] and of [`reliability`].
@@ -65,8 +71,7 @@ fn drawn(
             .margin_right(20)
             .x_label_area_size(46)
             .y_label_area_size(76)
-            .build_cartesian_2d(across, up)
-            ?;
+            .build_cartesian_2d(across, up)?;
         styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw()?;
         chart.draw_series(LineSeries::new(reference, GRAY.stroke_width(1)))?;
         chart.draw_series(LineSeries::new(line.clone(), BLUE.stroke_width(2)))?;

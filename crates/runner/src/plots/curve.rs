@@ -73,18 +73,11 @@ pub fn draw(points: &[CurvePoint], title: &str, axis: &str, paper: Paper) -> Dra
             .margin_right(24)
             .x_label_area_size(48)
             .y_label_area_size(84)
-            .build_cartesian_2d(across, up)
-            ?;
-        styled(&mut chart.configure_mesh())
-            .x_desc("training samples")
-            .y_desc(axis)
-            .draw()
-            ?;
+            .build_cartesian_2d(across, up)?;
+        styled(&mut chart.configure_mesh()).x_desc("training samples").y_desc(axis).draw()?;
         chart.draw_series(LineSeries::new(means, BLUE.stroke_width(2)))?;
         chart.draw_series(bars)?;
-        chart
-            .draw_series(dots.into_iter().map(|dot| Circle::new(dot, 4, VERMILION.filled())))
-            ?;
+        chart.draw_series(dots.into_iter().map(|dot| Circle::new(dot, 4, VERMILION.filled())))?;
         root.present()?;
     }
     Ok(Some(svg))

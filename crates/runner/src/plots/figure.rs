@@ -123,10 +123,15 @@ impl Figure {
                 table.row(["series", "step", "value"].map(str::to_owned));
                 let last = history.train.last().map_or(0, |&(step, _)| step);
                 let test: Vec<(u64, f64)> = history.test.map(|test| (last, test)).into_iter().collect();
-                let all =
-                    [("train", &history.train), ("valid", &history.valid), ("test", &test), ("lr", &history.lr)];
+                let all = [
+                    ("train", &history.train),
+                    ("valid", &history.valid),
+                    ("test", &test),
+                    ("lr", &history.lr),
+                ];
                 for (name, series) in all {
-                    let name = if name == "lr" { "learning rate".to_owned() } else { format!("{name} {axis}") };
+                    let name =
+                        if name == "lr" { "learning rate".to_owned() } else { format!("{name} {axis}") };
                     series.iter().for_each(|(step, value)| {
                         table.row([name.clone(), step.to_string(), value.to_string()]);
                     });

@@ -195,8 +195,8 @@ mod tests {
         for (first, last) in [(2.31, 2.29), (0.9, 0.7), (5.5, 4.0), (0.061, 0.012), (1e-3, 1e-9)] {
             let train = vec![(1, first), (20, last)];
             let history = LossHistory { train, ..Default::default() };
-            // At least four steps, in a column two, and three losses.
-            for (paper, least) in [(Paper::Screen, 7), (Paper::Column, 5)] {
+            // At least four steps, in a column three, and three losses.
+            for (paper, least) in [(Paper::Screen, 7), (Paper::Column, 6)] {
                 let svg = draw(&history, "t", "y", paper).unwrap().unwrap();
                 assert!(numbers(&svg) >= least, "{first} to {last}: {svg}");
             }

@@ -30,7 +30,7 @@ impl Paper {
     pub fn ticks(self, count: usize) -> usize {
         match self {
             Self::Screen => count,
-            Self::Column => count.div_ceil(2),
+            Self::Column => (count + 3) / 2,
         }
     }
 

@@ -66,7 +66,8 @@ mod tests {
             let mut glyphs = text.layouted().iter().flat_map(|span| &span.positioned_glyphs);
             glyphs.all(|glyph| glyph.id.0 != 0)
         };
-        for c in "aZ09äéñøß±−×·–—…⁻⁰¹²³₀₉αβγεσΔΣµÅ°≤≥∞√∂∇→‖∧".chars() {
+        for c in "aZ09äéñøß±−×·–—…⁻⁰¹²³₀₉αβγεσΔΣµÅ°≤≥∞√∂∇→‖∧".chars()
+        {
             assert!(has(c), "{c}");
         }
         assert!(!has('漢'), "the test sees what is missing");

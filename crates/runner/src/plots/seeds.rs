@@ -67,13 +67,11 @@ pub fn draw(bands: &[Band], title: &str, axis: &str, paper: Paper) -> Drawing {
             .margin_right(24)
             .x_label_area_size(48)
             .y_label_area_size(84)
-            .build_cartesian_2d(Axis::linear((0.0, last), paper.ticks(4)), Axis::log((low / 1.2, high * 1.2), 10))
-            ?;
-        styled(&mut chart.configure_mesh())
-            .x_desc("optimiser step")
-            .y_desc(axis)
-            .draw()
-            ?;
+            .build_cartesian_2d(
+                Axis::linear((0.0, last), paper.ticks(4)),
+                Axis::log((low / 1.2, high * 1.2), 10),
+            )?;
+        styled(&mut chart.configure_mesh()).x_desc("optimiser step").y_desc(axis).draw()?;
         for ((_, points), &color) in bands.iter().zip(colors()) {
             let at =
                 |value: fn(&BandPoint) -> f64| move |point: &BandPoint| (point.step as f64, value(point));

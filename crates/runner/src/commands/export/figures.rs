@@ -30,7 +30,9 @@ impl Choice for Format {
 
     fn about(self) -> &'static str {
         match self {
-            Self::Pdf => "for a column of 3.4 inches, letters of 7 to 8 points; panels side by side for a page of 7 inches",
+            Self::Pdf => {
+                "for a column of 3.4 inches, letters of 7 to 8 points; panels side by side for a page of 7 inches"
+            }
             Self::Csv => "the points of curves and bars",
         }
     }
@@ -136,7 +138,9 @@ mod tests {
         assert_eq!((named.as_str(), &found.valid, found.test), (title, &history.valid, history.test));
         assert_eq!(found.train, [(1, 0.1 + 0.2), (3, 0.25)], "all digits");
         let csv = Figure::read(&svg).unwrap().csv();
-        assert!(csv.contains("\"test MSE, \"\"mean\"\"\",3,0.125\n") && csv.contains(",1,0.30000000000000004\n"));
+        assert!(
+            csv.contains("\"test MSE, \"\"mean\"\"\",3,0.125\n") && csv.contains(",1,0.30000000000000004\n")
+        );
         let bare = Figure::strip(&svg);
         assert!(!bare.contains("<metadata") && bare.contains("<polyline") && Figure::read(&bare).is_none());
     }

@@ -53,7 +53,11 @@ impl Report {
 
     /// Draws the times of the operations, and what remains of the step.
     fn draw(&self, path: &Path, limit: usize) -> Result<()> {
-        let title = format!("{}: where the {} ms of a training step go", self.task, digits(1e3 * self.profile.step_seconds));
+        let title = format!(
+            "{}: where the {} ms of a training step go",
+            self.task,
+            digits(1e3 * self.profile.step_seconds)
+        );
         let below = format!(
             "{}, batches of {}; dark: the least time that copies and products of the device allow",
             device_name(&self.placement.device),
