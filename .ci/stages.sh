@@ -5,9 +5,10 @@ export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_DEBUG=fa
 target=${CARGO_TARGET_DIR:-$PWD/target}
 # The program and what is around it is not optimised: what computes is in the crates below, and to optimise the trainers of all tasks took
 # 280 s of a processor for the program's library, and as long again for its tests; 26 s without. Likewise of the registry what
-# only tests, benches and command lines use (126 s). Gradients and layers are optimised: without, their tests take longer than that saves.
+# only tests, benches, command lines and figures use (126 s, and 80 s of figures). Gradients and layers are optimised: without, their tests take longer than that saves.
 unoptimised=()
-for package in gradewise-{cli,runner,bench,distributed} syn criterion clap_builder regex-automata regex-syntax; do
+for package in gradewise-{cli,runner,bench,distributed} syn criterion clap_builder regex-automata regex-syntax usvg rustybuzz \
+    ttf-parser fontdb roxmltree svgtypes tiny-skia tiny-skia-path resvg subsetter svg2pdf pdf-writer; do
     unoptimised+=(--config "profile.release.package.$package.opt-level=0")
 done
 

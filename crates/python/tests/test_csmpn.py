@@ -1,8 +1,10 @@
 """CSMPN under its published names: golden vectors, weights in both directions, dtypes, refusals and symmetries."""
 
 import copy
+import inspect
 import pickle
 import types
+import typing
 
 import pytest
 import torch
@@ -225,3 +227,14 @@ def test_a_step_of_training():
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.7 * losses[0]
+
+
+@pytest.mark.parametrize("kind", sorted({case.kind for case in NETWORKS}))
+def test_the_published_command_line_keeps_defaults(kind):
+    """It passes None for what is annotated as `Optional` of one type, whatever the default is."""
+    maker = getattr(csmpn, kind)
+    hints = typing.get_type_hints(maker.__init__)
+    for name, parameter in inspect.signature(maker).parameters.items():
+        hint = hints[name]
+        is_optional = typing.get_origin(hint) is typing.Union and typing.get_args(hint)[1:] == (type(None),)
+        assert not is_optional or parameter.default is None, name

@@ -11,6 +11,7 @@ mod several;
 
 pub use about::{About, Measured, Setting, Sitting};
 use record::Record;
+pub(crate) use record::figures;
 
 use crate::{
     error::Result,
@@ -29,13 +30,39 @@ use std::{
 /// Files of the folder that cannot be read or written.
 pub fn write(folder: &RunFolder) -> Result<PathBuf> {
     let mut record = Record::read(folder)?;
+    draw_loss(folder, &record)?;
+    record.read_figures(folder)?;
+    save(&folder.page(), one::page(&record))
+}
+
+/// Draws the figures of a folder that its records alone give: `loss.svg` of a run, `seeds.svg` of others.
+///
+/// # Errors
+/// As [`write_of`].
+pub(crate) fn draw_figures(path: &Path) -> Result<()> {
+    match Contents::of(path)? {
+        Contents::Run => {
+            let folder = RunFolder::at(path);
+            draw_loss(&folder, &Record::read(&folder)?)
+        }
+        contents => {
+            let folder = RunFolder::at(path);
+            draw_seeds(path, &records(&contents.runs(path), &folder.page())?)
+        }
+    }
+}
+
+fn draw_loss(folder: &RunFolder, record: &Record) -> Result<()> {
     let (title, axis) = match &record.about {
         Some(about) => (format!("{}: loss", about.title), about.loss.as_str()),
         None => (format!("{}: loss", record.name), "loss"),
     };
-    plots::loss(&folder.loss(), &record.history(), &title, axis)?;
-    record.read_figures(folder)?;
-    save(&folder.page(), one::page(&record))
+    plots::loss(&folder.loss(), &record.history(), &title, axis)
+}
+
+fn draw_seeds(path: &Path, records: &[Record]) -> Result<()> {
+    let (bands, measure) = several::bands(records);
+    plots::seeds(&RunFolder::at(path).file(SEEDS), &bands, &record::name(path), &measure)
 }
 
 /// As [`write_of`] at the end of runs and between their steps: a run does not end because a page cannot be drawn.
@@ -101,9 +128,9 @@ pub fn write_of(path: &Path) -> Result<PathBuf> {
     }
     // Only the folder of a learning curve has the figure.
     let curve = std::fs::read_to_string(folder.file("curve.svg")).ok();
+    let curve = curve.map(|svg| plots::Figure::strip(&svg));
     let records = records(&contents.runs(path), &folder.page())?;
-    let (bands, measure) = several::bands(&records);
-    plots::seeds(&folder.file(SEEDS), &bands, &record::name(path), &measure)?;
+    draw_seeds(path, &records)?;
     save(&folder.page(), several::page(&record::name(path), &records, curve.as_deref()))
 }
 

@@ -3,7 +3,7 @@
 use super::About;
 use crate::{
     error::{Error, Result},
-    plots::{LossHistory, Panel},
+    plots::{Figure, LossHistory, Panel},
     run::RunFolder,
 };
 use gradewise_nn::train::MetricsLog;
@@ -85,6 +85,8 @@ impl Record {
     /// They cannot be read.
     pub fn read_figures(&mut self, folder: &RunFolder) -> Result<()> {
         self.figures = figures(folder)?;
+        // The page has the data already.
+        self.figures.iter_mut().for_each(|(_, svg)| *svg = Figure::strip(svg));
         Ok(())
     }
 

@@ -246,6 +246,29 @@ fn browser() -> Option<&'static str> {
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success()))
 }
 
+/// A browser without a window, of this width, told to prefer dark colours or light ones.
+fn headless(browser: &str, profile: &Path, width: u32, is_dark: bool) -> Command {
+    let mut command = Command::new(browser);
+    command.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--virtual-time-budget=4000",
+    ]);
+    command.arg(format!("--user-data-dir={}", profile.display()));
+    command.arg(format!("--window-size={width},4000"));
+    // 0 is dark, 1 is light.
+    command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)));
+    command
+}
+
+/// The elements of a page, as a browser has made them.
+fn drawn(mut browser: Command, page: &Path) -> String {
+    let output = browser.arg("--dump-dom").arg(format!("file://{}", page.display())).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn a_browser_draws_all_charts() {
     let Some(browser) = browser() else {
@@ -255,19 +278,8 @@ fn a_browser_draws_all_charts() {
     let here = tempfile::tempdir().unwrap();
     run_in(&here.path().join("seeds/seed-0"), 0, 20, 20);
     run_in(&here.path().join("seeds/seed-1"), 1, 20, 20);
-    let drawn = |path: &Path| {
-        let mut command = Command::new(browser);
-        command.args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--virtual-time-budget=4000",
-            "--dump-dom",
-        ]);
-        let profile = format!("--user-data-dir={}", here.path().join("profile").display());
-        let output = command.arg(profile).arg(format!("file://{}", path.display())).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let profile = here.path().join("profile");
+    let drawn = |page: &Path| drawn(headless(browser, &profile, 1280, false), page);
     let one = drawn(&write_of(&here.path().join("seeds/seed-0")).unwrap());
     assert_eq!(one.matches("class=\"uplot").count(), 3, "losses, rate and norm: {one}");
     for part in [
@@ -282,4 +294,74 @@ fn a_browser_draws_all_charts() {
     let several = drawn(&write_of(&here.path().join("seeds")).unwrap());
     assert_eq!(several.matches("class=\"uplot").count(), 1, "{several}");
     assert!(several.contains("mean + deviation"), "{several}");
+}
+
+/// What [`probe.js`](probe.js) finds in a page.
+#[derive(Debug, serde::Deserialize)]
+struct Probe {
+    width: u32,
+    dark: bool,
+    seen: usize,
+    faults: Vec<String>,
+}
+
+fn probed(browser: &str, here: &Path, page: &Path, width: u32, is_dark: bool) -> Probe {
+    let probe = here.join("probe.html");
+    let text = fs::read_to_string(page).unwrap();
+    let (body, end) = text.rsplit_once("</body>").expect("a page has a body");
+    // After the scripts of the page, which draw as soon as they are loaded, and what they put off by a frame.
+    let script = format!(
+        "<script>addEventListener(\"load\", () => setTimeout(() => {{{}}}, 500))</script>",
+        include_str!("probe.js")
+    );
+    // In a frame, as a browser has no windows of less than 500 pixels.
+    let framed = format!("{body}{script}</body>{end}").replace('&', "&amp;").replace('"', "&quot;");
+    let style = format!("width:{width}px;height:4000px;border:0");
+    fs::write(
+        &probe,
+        format!("<!doctype html><body><iframe style=\"{style}\" srcdoc=\"{framed}\"></iframe></body>"),
+    )
+    .unwrap();
+    let page = drawn(headless(browser, &here.join("profile"), 1400, is_dark), &probe);
+    let found = page.split("data-probe=\"").nth(1).expect("the probe has run").split('"').next().unwrap();
+    let json = found.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&json).expect(&json)
+}
+
+/// On desktops and phones, in light and in dark; pictures are written into the folder that `GRADEWISE_PICTURES` names.
+#[test]
+fn pages_fit_their_windows_and_can_be_read() {
+    let Some(browser) = browser() else {
+        eprintln!("not tested: no browser is installed");
+        return;
+    };
+    let here = tempfile::tempdir().unwrap();
+    run_in(&here.path().join("seeds/seed-0"), 0, 20, 20);
+    run_in(&here.path().join("seeds/seed-1"), 1, 20, 20);
+    let one = write_of(&here.path().join("seeds/seed-0")).unwrap();
+    let several = write_of(&here.path().join("seeds")).unwrap();
+    for (name, page) in [("run", one), ("seeds", several)] {
+        for (width, is_dark) in [(1280, false), (390, true)] {
+            let probe = probed(browser, here.path(), &page, width, is_dark);
+            assert_eq!((probe.width, probe.dark), (width, is_dark));
+            assert!(probe.seen > 30 && probe.faults.is_empty(), "{name}: {probe:#?}");
+        }
+        let Some(folder) = std::env::var_os("GRADEWISE_PICTURES") else { continue };
+        fs::create_dir_all(&folder).unwrap();
+        for (width, is_dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
+            let picture = format!("{name}-{width}-{}.png", if is_dark { "dark" } else { "light" });
+            let file = Path::new(&folder).join(picture);
+            let mut command = headless(browser, &here.path().join("profile"), width, is_dark);
+            command.arg(format!("--screenshot={}", file.display())).arg(format!("file://{}", page.display()));
+            assert!(command.output().unwrap().status.success() && file.is_file(), "{}", file.display());
+        }
+    }
+    // The probe sees what is wrong.
+    let poor = here.path().join("poor.html");
+    let style = "<p style=\"width:1500px;color:#aaa\">pale and wide and so on and so on</p><p style=\"overflow:hidden;white-space:nowrap\">";
+    fs::write(&poor, format!("<!doctype html><body>{style}{}</p></body>", "long ".repeat(300))).unwrap();
+    let probe = probed(browser, here.path(), &poor, 390, false);
+    for fault in ["scrolls across", "contrast 2.32", "cut off"] {
+        assert!(probe.faults.iter().any(|found| found.starts_with(fault)), "{fault}: {probe:#?}");
+    }
 }

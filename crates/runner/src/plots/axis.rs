@@ -2,14 +2,15 @@
 
 use gradewise_bench::plots::{linear_ticks, log_ticks, tick_labels};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-use std::ops::Range;
+use std::{ops::Range, rc::Rc};
 
 /// An axis that plotters draws, with ticks of our own.
+#[derive(Clone)]
 pub struct Axis {
     range: Range<f64>,
     is_log: bool,
     ticks: Vec<f64>,
-    label: Box<dyn Fn(&f64) -> String>,
+    label: Rc<dyn Fn(&f64) -> String>,
 }
 
 impl Axis {
@@ -28,13 +29,18 @@ impl Axis {
         Self::of(low..high, linear_ticks(low, high, least))
     }
 
+    /// The end of its range.
+    pub fn end(&self) -> f64 {
+        self.range.end
+    }
+
     /// Whether the axis is logarithmic.
     pub fn is_log(&self) -> bool {
         self.is_log
     }
 
     fn of(range: Range<f64>, ticks: Vec<f64>) -> Self {
-        let label = Box::new(tick_labels(&ticks));
+        let label = Rc::new(tick_labels(&ticks));
         Self { range, is_log: false, ticks, label }
     }
 }

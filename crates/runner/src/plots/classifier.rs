@@ -3,59 +3,59 @@
 use super::{
     BLUE, GRAY, VERMILION,
     axis::Axis,
-    failed,
     header::{Entry, Mark, header},
-    range, save, styled,
+    paper::{Drawing, Paper},
+    range, styled,
 };
-use crate::error::Result;
 use plotters::prelude::*;
-use std::path::Path;
 
 /// In a column of 86 mm the labels are about 7 points high.
 const SIZE: (u32, u32) = (440, 410);
 
 /// Draws the background rejection 1/ε_B, on a logarithmic axis, over the signal efficiency ε_S: `curve` are such pairs. Beside it is the
 /// rejection 1/ε_S of a classifier that guesses. Rejections that are not finite are left out; without any nothing is drawn.
-///
-/// # Errors
-/// The figure cannot be drawn or written.
-pub fn roc(path: &Path, curve: &[(f64, f64)], title: &str) -> Result<()> {
+pub fn roc(curve: &[(f64, f64)], title: &str, paper: Paper) -> Drawing {
     let curve: Vec<(f64, f64)> =
         curve.iter().copied().filter(|(signal, rejection)| *signal > 0.0 && rejection.is_finite()).collect();
     let (_, highest) = range(curve.iter().map(|&(_, rejection)| rejection));
     if !highest.is_finite() {
-        return Ok(());
+        return Ok(None);
     }
     let top = 1.6 * highest.max(10.0);
     let guess: Vec<(f64, f64)> = (1..=100).map(|k| (f64::from(k) / 100.0, 100.0 / f64::from(k))).collect();
     let guess = guess.into_iter().filter(|&(_, rejection)| rejection <= top).collect();
     let axes = (Axis::linear((0.0, 1.0), 4), Axis::log((1.0, top), 9));
-    drawn(path, title, axes, ("signal efficiency", "background rejection"), ("classifier", curve), guess)
+    drawn(paper.title(title), axes, ROC, ("classifier", curve), guess)
 }
 
 /// Draws observed over predicted frequencies, with a diagonal. Without points nothing is drawn.
-///
-/// # Errors
-/// The figure cannot be drawn or written.
-pub fn reliability(path: &Path, points: &[(f64, f64)], title: &str) -> Result<()> {
+pub fn reliability(points: &[(f64, f64)], title: &str, paper: Paper) -> Drawing {
     if points.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let axes = (Axis::linear((0.0, 1.0), 4), Axis::linear((0.0, 1.0), 4));
-    let names = ("predicted probability of signal", "observed share of signal");
-    drawn(path, title, axes, names, ("classifier", points.to_vec()), vec![(0.0, 0.0), (1.0, 1.0)])
+    drawn(
+        paper.title(title),
+        axes,
+        RELIABILITY,
+        ("classifier", points.to_vec()),
+        vec![(0.0, 0.0), (1.0, 1.0)],
+    )
 }
+
+/// The axes of [`roc`] and of [`reliability`].
+pub const ROC: (&str, &str) = ("signal efficiency", "background rejection");
+pub const RELIABILITY: (&str, &str) = ("predicted probability of signal", "observed share of signal");
 
 type Points = Vec<(f64, f64)>;
 
 fn drawn(
-    path: &Path,
     title: &str,
     (across, up): (Axis, Axis),
     names: (&str, &str),
     (label, line): (&str, Points),
     reference: Points,
-) -> Result<()> {
+) -> Drawing {
     let other = if up.is_log() { "guess" } else { "calibrated" };
     let entries = [
         Entry { label, color: BLUE, mark: Mark::Line(2) },
@@ -64,26 +64,25 @@ fn drawn(
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(failed(path))?;
-        let body = header(&root, title, &entries).map_err(failed(path))?;
+        root.fill(&WHITE)?;
+        let body = header(&root, title, &entries)?;
         let mut chart = ChartBuilder::on(&body)
             .margin_left(8)
             .margin_right(20)
             .x_label_area_size(46)
             .y_label_area_size(76)
-            .build_cartesian_2d(across, up)
-            .map_err(failed(path))?;
-        styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw().map_err(failed(path))?;
-        chart.draw_series(LineSeries::new(reference, GRAY.stroke_width(1))).map_err(failed(path))?;
-        chart.draw_series(LineSeries::new(line.clone(), BLUE.stroke_width(2))).map_err(failed(path))?;
+            .build_cartesian_2d(across, up)?;
+        styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw()?;
+        chart.draw_series(LineSeries::new(reference, GRAY.stroke_width(1)))?;
+        chart.draw_series(LineSeries::new(line.clone(), BLUE.stroke_width(2)))?;
         // A curve has too many points for dots of their own.
         if line.len() <= DOTS {
             let dots = line.into_iter().map(|point| Circle::new(point, 4, VERMILION.filled()));
-            chart.draw_series(dots).map_err(failed(path))?;
+            chart.draw_series(dots)?;
         }
-        root.present().map_err(failed(path))?;
+        root.present()?;
     }
-    save(path, &svg)
+    Ok(Some(svg))
 }
 
 /// The most points that are drawn as dots.
@@ -95,21 +94,15 @@ mod tests {
 
     #[test]
     fn figures_have_their_labels_and_survive_hopeless_values() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("roc.svg");
         let curve = [(0.0, f64::INFINITY), (0.3, 2000.0), (0.5, 300.0), (1.0, 1.0)];
-        roc(&path, &curve, "tops against QCD").unwrap();
-        let svg = std::fs::read_to_string(&path).unwrap();
+        let svg = roc(&curve, "tops against QCD", Paper::Screen).unwrap().unwrap();
         for label in ["tops against QCD", "signal efficiency", "background rejection", "guess", "1000"] {
             assert!(svg.contains(label), "{label}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
-        let path = folder.path().join("reliability.svg");
-        reliability(&path, &[(0.1, 0.2), (0.9, 0.8)], "calibration").unwrap();
-        assert!(std::fs::read_to_string(&path).unwrap().contains("observed share of signal"));
-        let none = folder.path().join("none.svg");
-        roc(&none, &[(0.0, f64::INFINITY)], "x").unwrap();
-        reliability(&none, &[], "x").unwrap();
-        assert!(!none.exists());
+        let svg = reliability(&[(0.1, 0.2), (0.9, 0.8)], "calibration", Paper::Screen).unwrap().unwrap();
+        assert!(svg.contains("observed share of signal"));
+        assert!(roc(&[(0.0, f64::INFINITY)], "x", Paper::Screen).unwrap().is_none());
+        assert!(reliability(&[], "x", Paper::Column).unwrap().is_none());
     }
 }

@@ -40,15 +40,18 @@ fn width(text: &str, size: i32) -> i32 {
     text.chars().count() as i32 * size / 2
 }
 
-/// Draws title and entries, in as many rows as they need, and returns what is left below.
+/// Draws title, unless it is empty, and entries, in as many rows as they need, and returns what is left below.
 pub fn header<'b>(
     root: &Area<'_, 'b>,
     title: &str,
     entries: &[Entry<'_>],
 ) -> Drawn<DrawingArea<SVGBackend<'b>, Shift>> {
-    root.draw(&Text::new(title.to_owned(), (LEFT, 16), (FONT, 20).into_font().color(&INK)))?;
+    if !title.is_empty() {
+        root.draw(&Text::new(title.to_owned(), (LEFT, 16), (FONT, 20).into_font().color(&INK)))?;
+    }
     let right = root.dim_in_pixel().0 as i32;
-    let (mut x, mut y) = (LEFT, 56);
+    let top = if title.is_empty() { 16 } else { 56 };
+    let (mut x, mut y) = (LEFT, top);
     for entry in entries {
         let wide = SAMPLE + 8 + width(entry.label, 15);
         if x > LEFT && x + wide > right - LEFT {
@@ -62,7 +65,7 @@ pub fn header<'b>(
         ))?;
         x += wide + 22;
     }
-    let used = if entries.is_empty() { 44 } else { y + 18 };
+    let used = if entries.is_empty() { top - 12 } else { y + 18 };
     Ok(root.split_vertically(used).1)
 }
 

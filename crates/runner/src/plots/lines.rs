@@ -3,19 +3,15 @@
 use super::{
     BLUE, COLORS, GRAY, VERMILION,
     axis::Axis,
-    failed,
     header::{Entry, Mark, header},
-    range, save, styled,
+    paper::{Drawing, Paper},
+    range, styled,
 };
-use crate::error::Result;
-use plotters::{
-    coord::{CoordTranslate, Shift},
-    prelude::*,
-};
-use std::path::Path;
+use plotters::{coord::CoordTranslate, prelude::*};
+use serde::{Deserialize, Serialize};
 
 /// A line and its name.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Line {
     /// Its name in the legend.
     pub label: String,
@@ -26,66 +22,39 @@ pub struct Line {
 /// The name and the visible points of a line.
 type Shown<'a> = (&'a str, Vec<(f64, f64)>);
 
-/// Draws up to three lines. Values that are not finite are omitted; without any value, nothing is drawn.
-///
-/// # Errors
-/// The figure cannot be drawn or written.
-pub fn lines(path: &Path, lines: &[Line], title: &str, names: (&str, &str)) -> Result<()> {
-    let lines = shown(lines, f64::is_finite);
-    let Some([(left, right), (low, high)]) = extent(&lines) else { return Ok(()) };
-    let margin = (0.06 * (high - low)).max(1e-12 + 1e-6 * high.abs());
-    let colors = [VERMILION, BLUE, GRAY];
-    let across = Axis::linear((left, right.max(left + 1e-9 * (1.0 + left.abs()))), 4);
-    let up = Axis::linear((low - margin, high + margin), 4);
-    drawn(path, (title, &marks(&lines, &colors, Mark::Line(2))), |body| {
-        let mut chart = builder(body).build_cartesian_2d(across, up)?;
-        styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw()?;
-        draw(&mut chart, &lines, &colors, 0)
-    })
-}
-
-/// Draws lines with their points, both axes logarithmic. Values that such axes cannot show (not positive, not finite) are left out;
-/// without any value nothing is drawn.
-///
-/// # Errors
-/// The figure cannot be drawn or written.
-pub fn log_lines(path: &Path, lines: &[Line], title: &str, names: (&str, &str)) -> Result<()> {
-    let lines = shown(lines, |value| value.is_finite() && value > 0.0);
-    let Some([(left, right), (low, high)]) = extent(&lines) else { return Ok(()) };
-    let across = Axis::log((left / 1.2, right * 1.2), 9);
-    let up = Axis::log((low / 1.6, high * 1.6), 10);
-    drawn(path, (title, &marks(&lines, &COLORS, Mark::Dotted(2))), |body| {
-        let mut chart = builder(body).build_cartesian_2d(across, up)?;
-        styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw()?;
-        draw(&mut chart, &lines, &COLORS, 4)
-    })
-}
-
-type Area<'b> = DrawingArea<SVGBackend<'b>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-
-/// Draws a figure with its title and the names of its series, and saves it.
-fn drawn(
-    path: &Path,
-    (title, entries): (&str, &[Entry<'_>]),
-    content: impl FnOnce(&Area<'_>) -> Drawn,
-) -> Result<()> {
+/// Draws lines over linear axes, up to three of them; or, `is_log`, with their points over logarithmic ones. Values that such axes cannot
+/// show are left out; without any value nothing is drawn.
+pub fn draw(lines: &[Line], title: &str, names: (&str, &str), is_log: bool, paper: Paper) -> Drawing {
+    let lines = shown(lines, |value| value.is_finite() && (!is_log || value > 0.0));
+    let Some([(left, right), (low, high)]) = extent(&lines) else { return Ok(None) };
+    let (across, up, colors, mark, dots): (_, _, &[RGBColor], _, _) = if is_log {
+        let across = Axis::log((left / 1.2, right * 1.2), paper.ticks(9));
+        (across, Axis::log((low / 1.6, high * 1.6), 10), &COLORS, Mark::Dotted(2), 4)
+    } else {
+        let margin = (0.06 * (high - low)).max(1e-12 + 1e-6 * high.abs());
+        let right = right.max(left + 1e-9 * (1.0 + left.abs()));
+        let across = Axis::linear((left, right), paper.ticks(4));
+        (across, Axis::linear((low - margin, high + margin), 4), &[VERMILION, BLUE, GRAY], Mark::Line(2), 0)
+    };
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (860, 500)).into_drawing_area();
-        root.fill(&WHITE).map_err(failed(path))?;
-        content(&header(&root, title, entries).map_err(failed(path))?).map_err(failed(path))?;
-        root.present().map_err(failed(path))?;
+        let root = SVGBackend::with_string(&mut svg, paper.size((860, 500))).into_drawing_area();
+        root.fill(&WHITE)?;
+        let body = header(&root, paper.title(title), &marks(&lines, colors, mark))?;
+        let mut chart = ChartBuilder::on(&body)
+            .margin_left(12)
+            .margin_right(24)
+            .x_label_area_size(48)
+            .y_label_area_size(90)
+            .build_cartesian_2d(across, up)?;
+        styled(&mut chart.configure_mesh()).x_desc(names.0).y_desc(names.1).draw()?;
+        draw_lines(&mut chart, &lines, colors, dots)?;
+        root.present()?;
     }
-    save(path, &svg)
+    Ok(Some(svg))
 }
 
-/// The axes of both kinds of figures, before their ranges.
-fn builder<'a, 'b>(area: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
-    let mut builder = ChartBuilder::on(area);
-    builder.margin_left(12).margin_right(24).x_label_area_size(48).y_label_area_size(90);
-    builder
-}
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// The entries of the legend.
 fn marks<'a>(lines: &[Shown<'a>], colors: &[RGBColor], mark: Mark) -> Vec<Entry<'a>> {
@@ -106,7 +75,7 @@ fn extent(lines: &[Shown<'_>]) -> Option<[(f64, f64); 2]> {
 }
 
 /// Draws the lines, with dots of the given radius in pixels at their points.
-fn draw<'b, CT: CoordTranslate<From = (f64, f64)>>(
+fn draw_lines<'b, CT: CoordTranslate<From = (f64, f64)>>(
     chart: &mut ChartContext<'_, SVGBackend<'b>, CT>,
     lines: &[Shown<'_>],
     colors: &[RGBColor],
@@ -133,32 +102,24 @@ mod tests {
 
     #[test]
     fn lines_have_their_labels_and_survive_hopeless_values() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("lines.svg");
-        lines(&path, &[line("learned", 0.1), line("exact", 0.0)], "energy", ("time", "error")).unwrap();
-        let svg = std::fs::read_to_string(&path).unwrap();
+        let both = [line("learned", 0.1), line("exact", 0.0)];
+        let svg = draw(&both, "energy", ("time", "error"), false, Paper::Screen).unwrap().unwrap();
         for label in ["learned", "exact", "energy", "time", "error"] {
             assert!(svg.contains(label), "{label}");
         }
         assert!(!svg.contains("NaN"));
-        let none = folder.path().join("none.svg");
         let hopeless = Line { label: "x".to_owned(), points: vec![(0.0, f64::NAN)] };
-        lines(&none, &[hopeless], "x", ("x", "y")).unwrap();
-        assert!(!none.exists());
+        assert!(draw(&[hopeless], "x", ("x", "y"), false, Paper::Screen).unwrap().is_none());
     }
 
     #[test]
     fn lines_on_logarithmic_axes_have_their_labels_and_survive_hopeless_values() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("lines.svg");
-        log_lines(&path, &[line("cpu", 0.1), line("gpu", 1e-4)], "steps", ("batch", "ms")).unwrap();
-        let svg = std::fs::read_to_string(&path).unwrap();
+        let both = [line("cpu", 0.1), line("gpu", 1e-4)];
+        let svg = draw(&both, "steps", ("batch", "ms"), true, Paper::Screen).unwrap().unwrap();
         for label in ["cpu", "gpu", "steps", "batch", "ms"] {
             assert!(svg.contains(label), "{label}");
         }
         assert!(!svg.contains("NaN"));
-        let none = folder.path().join("none.svg");
-        log_lines(&none, &[line("x", -1.0)], "x", ("x", "y")).unwrap();
-        assert!(!none.exists());
+        assert!(draw(&[line("x", -1.0)], "x", ("x", "y"), true, Paper::Screen).unwrap().is_none());
     }
 }

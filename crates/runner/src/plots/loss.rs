@@ -3,16 +3,15 @@
 use super::{
     BLUE, FONT, GRAY, INK, VERMILION,
     axis::Axis,
-    failed,
     header::{Entry, FAINT, Mark, header},
-    range, save, styled,
+    paper::{Drawing, Paper},
+    range, styled,
 };
-use crate::error::Result;
 use plotters::{coord::Shift, prelude::*};
-use std::path::Path;
+use serde::{Deserialize, Serialize};
 
 /// The data of `loss.svg`: (step, value) pairs.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LossHistory {
     /// Mean loss of the batches since the previous entry.
     pub train: Vec<(u64, f64)>,
@@ -46,10 +45,7 @@ pub fn running_median(series: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 /// Draws the history on a logarithmic scale, the learning rate in a strip below. Values that such a scale cannot show (not positive, not
 /// finite) are left out; without any value nothing is drawn.
-///
-/// # Errors
-/// The figure cannot be drawn or written.
-pub fn loss(path: &Path, history: &LossHistory, title: &str, axis: &str) -> Result<()> {
+pub fn draw(history: &LossHistory, title: &str, axis: &str, paper: Paper) -> Drawing {
     let shown = |series: &[(u64, f64)]| -> Vec<(f64, f64)> {
         let positive = series.iter().filter(|(_, value)| value.is_finite() && *value > 0.0);
         positive.map(|&(step, value)| (step as f64, value)).collect()
@@ -57,24 +53,25 @@ pub fn loss(path: &Path, history: &LossHistory, title: &str, axis: &str) -> Resu
     let (train, valid, lr) = (shown(&history.train), shown(&history.valid), shown(&history.lr));
     let test = history.test.filter(|test| test.is_finite() && *test > 0.0);
     if train.is_empty() && valid.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let last = train.iter().chain(&valid).map(|&(step, _)| step).fold(1.0, f64::max);
     let mut svg = String::new();
     {
         let height = 470 + if lr.is_empty() { 0 } else { STRIP };
-        let root = SVGBackend::with_string(&mut svg, (860, height)).into_drawing_area();
-        root.fill(&WHITE).map_err(failed(path))?;
-        let body = header(&root, title, &entries(&train, &valid, test)).map_err(failed(path))?;
+        let root = SVGBackend::with_string(&mut svg, paper.size((860, height))).into_drawing_area();
+        root.fill(&WHITE)?;
+        let body = header(&root, paper.title(title), &entries(&train, &valid, test))?;
         let strip = if lr.is_empty() { 0 } else { STRIP as i32 };
         let (main, below) = body.split_vertically(body.dim_in_pixel().1 as i32 - strip);
-        losses(&main, (&train, &valid, test), (last, axis), lr.is_empty()).map_err(failed(path))?;
+        let across = Axis::linear((0.0, last), paper.ticks(4));
+        losses(&main, (&train, &valid, test), (across.clone(), axis), lr.is_empty())?;
         if !lr.is_empty() {
-            rate(&below, &lr, last).map_err(failed(path))?;
+            rate(&below, &lr, across)?;
         }
-        root.present().map_err(failed(path))?;
+        root.present()?;
     }
-    save(path, &svg)
+    Ok(Some(svg))
 }
 
 fn entries(train: &[(f64, f64)], valid: &[(f64, f64)], test: Option<f64>) -> Vec<Entry<'static>> {
@@ -110,11 +107,11 @@ const LABELS: u32 = 84;
 fn losses(
     area: &Area<'_>,
     (train, valid, test): (&Series, &Series, Option<f64>),
-    (last, axis): (f64, &str),
+    (across, axis): (Axis, &str),
     names_steps: bool,
 ) -> Drawn {
     let (low, high) = range(train.iter().chain(valid).map(|&(_, value)| value).chain(test));
-    let across = Axis::linear((0.0, last), 4);
+    let last = across.end();
     let up = Axis::log((low / 1.4, high * 1.4), 10);
     let mut chart = ChartBuilder::on(area)
         .margin_left(12)
@@ -141,9 +138,8 @@ fn losses(
 }
 
 /// Draws the learning rate.
-fn rate(area: &Area<'_>, lr: &Series, last: f64) -> Drawn {
+fn rate(area: &Area<'_>, lr: &Series, across: Axis) -> Drawn {
     let top = lr.iter().map(|&(_, value)| value).fold(0f64, f64::max) * 1.12;
-    let across = Axis::linear((0.0, last), 4);
     let up = Axis::linear((0.0, top), 3);
     let mut chart = ChartBuilder::on(area)
         .margin_left(12)
@@ -171,32 +167,26 @@ mod tests {
 
     #[test]
     fn a_figure_has_its_labels_and_survives_hopeless_values() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("loss.svg");
         let history = LossHistory {
             train: (1..50).map(|i| (i, if i == 7 { f64::NAN } else { 1.0 / i as f64 })).collect(),
             valid: vec![(10, 0.2), (20, f64::INFINITY), (40, 0.0)],
             test: Some(0.03),
             lr: (1..50).map(|i| (i, 1e-3)).collect(),
         };
-        loss(&path, &history, "n-body", "mean squared error").unwrap();
-        let svg = std::fs::read_to_string(&path).unwrap();
+        let svg = draw(&history, "n-body", "mean squared error", Paper::Screen).unwrap().unwrap();
         for label in
             ["n-body", "mean squared error", "optimiser step", "valid", "learning rate", "test, at the end"]
         {
             assert!(svg.contains(label), "{label}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
-        let nothing = folder.path().join("nothing.svg");
-        loss(&nothing, &LossHistory { train: vec![(1, f64::NAN)], ..Default::default() }, "x", "y").unwrap();
-        assert!(!nothing.exists());
+        let nothing = LossHistory { train: vec![(1, f64::NAN)], ..Default::default() };
+        assert!(draw(&nothing, "x", "y", Paper::Screen).unwrap().is_none());
     }
 
     /// The runs of beginners: losses within less than a decade, and only one record.
     #[test]
     fn short_runs_have_numbers_on_their_axes_and_visible_data() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("loss.svg");
         let numbers = |svg: &str| {
             let texts =
                 svg.split("<text").skip(1).filter_map(|text| text.split_once('>')?.1.split('<').next());
@@ -204,16 +194,16 @@ mod tests {
         };
         for (first, last) in [(2.31, 2.29), (0.9, 0.7), (5.5, 4.0), (0.061, 0.012), (1e-3, 1e-9)] {
             let train = vec![(1, first), (20, last)];
-            loss(&path, &LossHistory { train, ..Default::default() }, "t", "y").unwrap();
-            let svg = std::fs::read_to_string(&path).unwrap();
-            // At least four steps and three losses.
-            assert!(numbers(&svg) >= 7, "{first} to {last}: {svg}");
+            let history = LossHistory { train, ..Default::default() };
+            // At least four steps, in a column three, and three losses.
+            for (paper, least) in [(Paper::Screen, 7), (Paper::Column, 6)] {
+                let svg = draw(&history, "t", "y", paper).unwrap().unwrap();
+                assert!(numbers(&svg) >= least, "{first} to {last}: {svg}");
+            }
         }
-        loss(&path, &LossHistory { train: vec![(1, 0.5)], ..Default::default() }, "one", "y").unwrap();
-        assert!(
-            std::fs::read_to_string(&path).unwrap().matches("<circle").count() >= 2,
-            "the sample and the point"
-        );
+        let one = LossHistory { train: vec![(1, 0.5)], ..Default::default() };
+        let svg = draw(&one, "one", "y", Paper::Screen).unwrap().unwrap();
+        assert!(svg.matches("<circle").count() >= 2, "the sample and the point");
     }
 
     #[test]

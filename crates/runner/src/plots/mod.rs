@@ -2,23 +2,32 @@
 
 mod animation;
 mod axis;
+mod bars;
 mod classifier;
 mod curve;
 mod fields;
+mod figure;
 mod header;
 mod lines;
 mod loss;
+mod paper;
+#[cfg(feature = "pdf")]
+mod pdf;
 mod seeds;
 mod trajectories;
 
 pub use animation::{Scene, Track, animation};
-pub use classifier::{reliability, roc};
-pub use curve::{CurvePoint, curve};
+pub use bars::Bar;
+pub use curve::CurvePoint;
 pub use fields::{Map, MapRow, maps};
-pub use lines::{Line, lines, log_lines};
+pub use figure::{Figure, bars, curve, lines, log_lines, loss, reliability, roc, seeds};
+pub use lines::Line;
+pub use loss::LossHistory;
 pub(crate) use loss::running_median;
-pub use loss::{LossHistory, loss};
-pub use seeds::{Band, BandPoint, seeds};
+pub use paper::{Drawing, Paper};
+#[cfg(feature = "pdf")]
+pub(crate) use pdf::pdf;
+pub use seeds::{Band, BandPoint};
 pub use trajectories::{Panel, Particle, trajectories};
 
 use crate::error::{Error, Result};

@@ -3,16 +3,15 @@
 use super::{
     COLORS,
     axis::Axis,
-    failed,
     header::{Entry, Mark, header},
-    range, save, styled,
+    paper::{Drawing, Paper},
+    range, styled,
 };
-use crate::error::Result;
 use plotters::prelude::*;
-use std::path::Path;
+use serde::{Deserialize, Serialize};
 
 /// A measure of several seeds at the steps that all of them have evaluated.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Band {
     /// What the runs are called; empty if there is one group of runs.
     pub name: String,
@@ -23,7 +22,7 @@ pub struct Band {
 }
 
 /// A step of a [`Band`].
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BandPoint {
     /// The optimiser step.
     pub step: u64,
@@ -37,10 +36,7 @@ pub struct BandPoint {
 
 /// Draws the bands on a logarithmic scale. Values that such a scale cannot show (not positive, not finite) are left out; without any
 /// value nothing is drawn.
-///
-/// # Errors
-/// The figure cannot be drawn or written.
-pub fn seeds(path: &Path, bands: &[Band], title: &str, axis: &str) -> Result<()> {
+pub fn draw(bands: &[Band], title: &str, axis: &str, paper: Paper) -> Drawing {
     let shown =
         |point: &&BandPoint| [point.low, point.mean, point.high].iter().all(|v| v.is_finite() && *v > 0.0);
     let bands: Vec<(String, Vec<BandPoint>)> = bands
@@ -55,7 +51,7 @@ pub fn seeds(path: &Path, bands: &[Band], title: &str, axis: &str) -> Result<()>
     let points = || bands.iter().flat_map(|(_, points)| points);
     let (low, high) = (range(points().map(|p| p.low)).0, range(points().map(|p| p.high)).1);
     if !low.is_finite() {
-        return Ok(());
+        return Ok(None);
     }
     let last = points().map(|point| point.step).max().unwrap_or(1).max(1) as f64;
     let colors = || COLORS.iter().cycle();
@@ -63,21 +59,19 @@ pub fn seeds(path: &Path, bands: &[Band], title: &str, axis: &str) -> Result<()>
         bands.iter().zip(colors()).map(|(band, &color)| entry(band, color)).collect();
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (860, 500)).into_drawing_area();
-        root.fill(&WHITE).map_err(failed(path))?;
-        let body = header(&root, title, &entries).map_err(failed(path))?;
+        let root = SVGBackend::with_string(&mut svg, paper.size((860, 500))).into_drawing_area();
+        root.fill(&WHITE)?;
+        let body = header(&root, paper.title(title), &entries)?;
         let mut chart = ChartBuilder::on(&body)
             .margin_left(12)
             .margin_right(24)
             .x_label_area_size(48)
             .y_label_area_size(84)
-            .build_cartesian_2d(Axis::linear((0.0, last), 4), Axis::log((low / 1.2, high * 1.2), 10))
-            .map_err(failed(path))?;
-        styled(&mut chart.configure_mesh())
-            .x_desc("optimiser step")
-            .y_desc(axis)
-            .draw()
-            .map_err(failed(path))?;
+            .build_cartesian_2d(
+                Axis::linear((0.0, last), paper.ticks(4)),
+                Axis::log((low / 1.2, high * 1.2), 10),
+            )?;
+        styled(&mut chart.configure_mesh()).x_desc("optimiser step").y_desc(axis).draw()?;
         for ((_, points), &color) in bands.iter().zip(colors()) {
             let at =
                 |value: fn(&BandPoint) -> f64| move |point: &BandPoint| (point.step as f64, value(point));
@@ -85,14 +79,14 @@ pub fn seeds(path: &Path, bands: &[Band], title: &str, axis: &str) -> Result<()>
             around.extend(points.iter().rev().map(at(|point| point.low)));
             let mean: Vec<(f64, f64)> = points.iter().map(at(|point| point.mean)).collect();
             if let [only] = mean[..] {
-                chart.draw_series([Circle::new(only, 3, color.filled())]).map_err(failed(path))?;
+                chart.draw_series([Circle::new(only, 3, color.filled())])?;
             }
-            chart.draw_series([Polygon::new(around, color.mix(0.2))]).map_err(failed(path))?;
-            chart.draw_series(LineSeries::new(mean, color.stroke_width(2))).map_err(failed(path))?;
+            chart.draw_series([Polygon::new(around, color.mix(0.2))])?;
+            chart.draw_series(LineSeries::new(mean, color.stroke_width(2)))?;
         }
-        root.present().map_err(failed(path))?;
+        root.present()?;
     }
-    save(path, &svg)
+    Ok(Some(svg))
 }
 
 /// The name of a band in the legend.
@@ -116,14 +110,11 @@ mod tests {
 
     #[test]
     fn bands_have_names_areas_and_lines() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("seeds.svg");
         let bands = [
             band("a", &[(10, 1.0, 0.1), (20, 0.5, 0.1), (30, 0.4, 0.05)]),
             band("b", &[(10, 2.0, 0.1), (20, f64::NAN, 0.1), (30, 0.8, 0.9)]),
         ];
-        seeds(&path, &bands, "three seeds", "MSE").unwrap();
-        let svg = std::fs::read_to_string(&path).unwrap();
+        let svg = draw(&bands, "three seeds", "MSE", Paper::Screen).unwrap().unwrap();
         for part in ["three seeds", "a: mean of 3 seeds", "b: mean of 3 seeds", "optimiser step", "MSE"] {
             assert!(svg.contains(part), "{part}");
         }
@@ -133,10 +124,7 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_of_what_no_logarithmic_axis_shows() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("seeds.svg");
-        seeds(&path, &[band("", &[(10, -1.0, 0.1), (20, f64::INFINITY, 1.0)]), band("x", &[])], "", "")
-            .unwrap();
-        assert!(!path.exists());
+        let bands = [band("", &[(10, -1.0, 0.1), (20, f64::INFINITY, 1.0)]), band("x", &[])];
+        assert!(draw(&bands, "", "", Paper::Screen).unwrap().is_none());
     }
 }

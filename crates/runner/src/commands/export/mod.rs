@@ -1,5 +1,6 @@
 //! `export`: the record of a run for other programs and for people.
 
+mod figures;
 mod program;
 mod tensorboard;
 
@@ -98,17 +99,18 @@ impl Choice for Destination {
     }
 }
 
-/// Write the record of runs for TensorBoard and as one page with their figures, the weights of a run for another library, or its
-/// prediction as C or ONNX.
+/// Write the record of runs for TensorBoard and as one page with their figures, the figures for a paper, the weights of a run for another
+/// library, or its prediction as C or ONNX.
 ///
 /// Writes into the folder of each run: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained;
-/// both unless one is selected. A second export replaces the first. An unfinished run can be exported at any time. The folder of --seeds or
+/// both unless one or --figures is selected. A second export replaces the first. An unfinished run can be exported at any time. The folder of --seeds or
 /// --curve gets a page with all its runs. Several folders are put side by side on one page, which --out names.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gradewise export runs/nbody-1
   gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs
+  gradewise export runs/nbody-1 --figures pdf,csv
   gradewise export runs/nbody-1 runs/nbody-2 --out comparison.html
   gradewise export runs/nbody-1 --to cgenn --out state_dict.safetensors
   gradewise export runs/lorentz-1 --to lgatr --pretrained my-tagger
@@ -124,10 +126,13 @@ pub struct Export {
     /// Write the page.
     #[arg(long)]
     pub html: bool,
+    /// Write each figure of the folder also as PDF, or its points as CSV, or both: pdf,csv.
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<figures::Format>(), value_delimiter = ',')]
+    pub figures: Vec<figures::Format>,
     /// Write the weights in the layout of the published model of this library, for its load_state_dict (`import` is the inverse), or, for c and
     /// onnx, the prediction.
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Destination>(),
-        conflicts_with_all = ["tensorboard", "html"])]
+        conflicts_with_all = ["tensorboard", "html", "figures"])]
     pub to: Option<Destination>,
     /// With --to c: the first part of all names in the file; with --to onnx the name of the graph [default: the task's].
     #[arg(long, value_name = "NAME", requires = "to")]
@@ -255,8 +260,8 @@ fn weights(run: &Path, library: Library, target: Target<'_>, out: &Path) -> Resu
 }
 
 fn run(arguments: &Export) -> Result<()> {
-    let with_events = arguments.tensorboard || !arguments.html;
-    let with_page = arguments.html || !arguments.tensorboard;
+    let with_all = !(arguments.tensorboard || arguments.html) && arguments.figures.is_empty();
+    let (with_events, with_page) = (arguments.tensorboard || with_all, arguments.html || with_all);
     let mut written: Vec<PathBuf> = Vec::new();
     let mut all: Vec<PathBuf> = Vec::new();
     for path in &arguments.runs {
@@ -270,9 +275,15 @@ fn run(arguments: &Export) -> Result<()> {
             if with_page {
                 written.push(page::write(&folder)?);
             }
+            if !arguments.figures.is_empty() {
+                written.extend(figures::write(run, &arguments.figures)?);
+            }
         }
         if with_page && contents != Contents::Run {
             written.push(page::write_of(path)?);
+        }
+        if !arguments.figures.is_empty() && contents != Contents::Run {
+            written.extend(figures::write(path, &arguments.figures)?);
         }
         all.extend(runs);
     }

@@ -42,7 +42,7 @@ use stepper::Stepper;
 #[command(after_help = "\
 Examples:
   gradewise profile nbody
-  gradewise profile nbody --preset paper --device cuda --trace trace.json
+  gradewise profile nbody --preset paper --device cuda --trace trace.json --svg profile.svg
   gradewise profile gpt --device cuda --precision bf16 --by-operation --limit 10
   gradewise profile hulls --checkpoint runs/hulls-1/checkpoint.safetensors --json")]
 pub struct Arguments {
@@ -69,8 +69,12 @@ pub struct Arguments {
     /// Write the recorded steps for https://ui.perfetto.dev or chrome://tracing.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Replace whatever file --trace names, not only an earlier trace.
-    #[arg(long, requires = "trace")]
+    /// Draw the time of the first --limit operations as bars, the longest first. The dark part of a bar is the least time that the device
+    /// allows. An earlier such figure is replaced, any other file only with --overwrite.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Replace whatever files --trace and --svg name.
+    #[arg(long)]
     pub overwrite: bool,
     /// Print one JSON object.
     #[arg(long)]
@@ -96,6 +100,13 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     let config = task::configure::<T>(arguments.preset.as_deref(), &arguments.settings)?;
     if let Some(trace) = &arguments.trace {
         Target::new("--trace", trace, arguments.overwrite).require_free(&[], report::is_trace)?;
+    }
+    match &arguments.svg {
+        Some(path) => Target::new("--svg", path, arguments.overwrite).require_free(&[], report::is_figure)?,
+        None if arguments.overwrite && arguments.trace.is_none() => {
+            return Err(Error::Usage("--overwrite is for the files of --trace and --svg".to_owned()));
+        }
+        None => {}
     }
     let placement = run::placement(&config.runtime)?;
     let data = Arc::new(T::load(&config.data, Split::Train)?);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,7 +33,8 @@ class HullsCliffordSharedSimplicialMPNN(Simplicial):
         out_features: int = 1,
         edge_features_in: int = 0,
         num_layers: int = 3,
-        normalization_init: Optional[float] = 0,
+        # The published command line takes None in the place of the default of what is `Optional` of one type.
+        normalization_init: Union[int, float, None] = 0,
         residual: bool = True,
         aggr: str = "mean",
         condition: bool = True,
