@@ -123,7 +123,8 @@ fn motion(device: &CudaDevice, atoms: usize, dtype: DType) -> Result<(), Box<dyn
     let numbers: Vec<u8> = (0..atoms).map(|atom| [6, 1, 8][atom % 3]).collect();
     // Nine atoms are a molecule.
     let cell = (atoms > 9).then_some(crystal);
-    let dynamics = Dynamics { dt: 0.5, thermostat: Thermostat::Nve, seed: 3 };
+    // Short steps: random weights would pull atoms into each other.
+    let dynamics = Dynamics { dt: 0.05, thermostat: Thermostat::Nve, seed: 3 };
     let labels = Labels { energy: 0.0, forces: vec![[0.0; 3]; atoms], stress: None };
     let motion = Simulation::start(dynamics, &numbers, positions, labels, 300.0)?;
     let neighbours = SkinList::new(config.cutoff, 0.5)?;
