@@ -924,6 +924,17 @@ def test_settings_of_pythia_are_obeyed():
         drawn(Card(block=10, pythia=("No:such = thing",)))
 
 
+def test_pythia_without_its_files_says_where_they_belong(monkeypatch):
+    from types import SimpleNamespace
+
+    from gradewise.data.jets._pythia import Pythia
+
+    lost = SimpleNamespace(Pythia=lambda *_: SimpleNamespace(readString=lambda _: False))
+    monkeypatch.setitem(sys.modules, "pythia8mc", lost)
+    with pytest.raises(gw.DataSetError, match="PYTHIA8DATA"):
+        next(Pythia(Card()).candidates(True, 1))
+
+
 @pythia
 def test_looking_at_partons_first_loses_no_jets():
     """Hadrons of all collisions against hadrons of those whose partons promise a jet, from the same seed."""

@@ -68,7 +68,13 @@ class Pythia:
         pythia8 = need("pythia8mc", "drawing collisions")
         # Of its own for each seed: what a generator adapts while it runs depends on all that it has drawn.
         pythia = pythia8.Pythia("", False)
-        for line in ["Print:quiet = on", "Random:setSeed = on", f"Random:seed = {seed}", *self.settings(signal)]:
+        if not pythia.readString("Print:quiet = on"):
+            # Every version has this setting: it reads its settings from files, which are beside an installation, not in the module.
+            raise DataSetError(
+                "jets: Pythia finds none of its settings, as where its wheel is unpacked by `pip install --target`; "
+                "set PYTHIA8DATA to the folder share/Pythia8/xmldoc of its installation"
+            )
+        for line in ["Random:setSeed = on", f"Random:seed = {seed}", *self.settings(signal)]:
             if not pythia.readString(line):
                 raise DataSetError(f"jets: Pythia does not take the setting {line!r}")
         if not pythia.init():
