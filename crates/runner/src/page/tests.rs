@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    plots::{Panel, Particle},
+    plots::{Panel, Particle, unescaped},
     task::{Compared, Comparison, Whose},
 };
 use serde_json::json;
@@ -148,6 +148,15 @@ fn assert_sound(page: &str) {
     assert_eq!(page.matches("<script").count(), 2, "the data and our own");
 }
 
+/// A folder that holds the ended runs `seeds/seed-0` and so on.
+fn runs_of_seeds(seeds: u64, steps: u64) -> tempfile::TempDir {
+    let here = tempfile::tempdir().unwrap();
+    for seed in 0..seeds {
+        run_in(&here.path().join(format!("seeds/seed-{seed}")), seed, steps, steps);
+    }
+    here
+}
+
 #[test]
 fn a_short_run_is_one_sound_page() {
     let here = tempfile::tempdir().unwrap();
@@ -197,10 +206,7 @@ fn an_unfinished_run_and_one_that_failed_say_so() {
 
 #[test]
 fn runs_of_seeds_have_their_mean_and_those_of_other_settings_their_own() {
-    let here = tempfile::tempdir().unwrap();
-    for seed in 0..3 {
-        run_in(&here.path().join(format!("seeds/seed-{seed}")), seed, 10, 10);
-    }
+    let here = runs_of_seeds(3, 10);
     let seeds = here.path().join("seeds");
     let page = fs::read_to_string(write_of(&seeds).unwrap()).unwrap();
     assert_sound(&page);
@@ -275,9 +281,7 @@ fn a_browser_draws_all_charts() {
         eprintln!("not tested: no browser is installed");
         return;
     };
-    let here = tempfile::tempdir().unwrap();
-    run_in(&here.path().join("seeds/seed-0"), 0, 20, 20);
-    run_in(&here.path().join("seeds/seed-1"), 1, 20, 20);
+    let here = runs_of_seeds(2, 20);
     let profile = here.path().join("profile");
     let drawn = |page: &Path| drawn(headless(browser, &profile, 1280, false), page);
     let one = drawn(&write_of(&here.path().join("seeds/seed-0")).unwrap());
@@ -324,7 +328,7 @@ fn probed(browser: &str, here: &Path, page: &Path, width: u32, is_dark: bool) ->
     .unwrap();
     let page = drawn(headless(browser, &here.join("profile"), 1400, is_dark), &probe);
     let found = page.split("data-probe=\"").nth(1).expect("the probe has run").split('"').next().unwrap();
-    let json = found.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let json = unescaped(&found.replace("&quot;", "\""));
     serde_json::from_str(&json).expect(&json)
 }
 
@@ -335,9 +339,7 @@ fn pages_fit_their_windows_and_can_be_read() {
         eprintln!("not tested: no browser is installed");
         return;
     };
-    let here = tempfile::tempdir().unwrap();
-    run_in(&here.path().join("seeds/seed-0"), 0, 20, 20);
-    run_in(&here.path().join("seeds/seed-1"), 1, 20, 20);
+    let here = runs_of_seeds(2, 20);
     let one = write_of(&here.path().join("seeds/seed-0")).unwrap();
     let several = write_of(&here.path().join("seeds")).unwrap();
     for (name, page) in [("run", one), ("seeds", several)] {

@@ -10,6 +10,7 @@ use super::{
     paper::{Drawing, Paper},
     save,
     seeds::{self, Band},
+    unescaped,
 };
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -90,7 +91,7 @@ impl Figure {
     pub fn read(svg: &str) -> Option<Self> {
         let [open, close] = ELEMENT;
         let (json, _) = svg.split_once(open)?.1.split_once(close)?;
-        serde_json::from_str(&json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).ok()
+        serde_json::from_str(&unescaped(json)).ok()
     }
 
     /// A file without its figure's data, for a page that has them already.

@@ -58,6 +58,11 @@ pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// The text of which [`escaped`] makes this.
+pub(crate) fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
 fn save(path: &Path, svg: &str) -> Result<()> {
     Ok(replace_file(path, |file| file.write_all(svg.as_bytes()))?)
 }
